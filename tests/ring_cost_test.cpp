@@ -117,8 +117,8 @@ TEST_CASE("on paper: seconds of cases that can be done by hand") {
   // Two calls of a second more; a merge that ends, of 2 rows: two numbers of 4 bytes are read, one of 2 is written.
   machine.call = 1, machine.memory = 10;
   CHECK(cost_of_ring(p, machine, 2).seconds == doctest::Approx(19 + 9 + 2.0));
-  // Back: 30 + 20 FLOPs and 2 calls. The sums of 2 rows and 4 numbers of keys begin with 6 bytes a number, and are longer
-  // than K and V (19 s); 2 rows are added with 10; 8 bytes go home (19 s), are added with 10 a number; 6 are rounded.
+  // Back: 30 + 20 FLOPs and 2 calls. The sums of 2 rows and 4 numbers of keys begin with 6 bytes a number, which takes
+  // longer than K and V (19 s); 2 rows are added with 10; 8 bytes go home (19 s), are added with 10 a number; 6 are rounded.
   p.backward = true;
   CHECK(cost_of_ring(p, machine, 2).seconds == doctest::Approx(30 + 31 + 3.6 + 21 + 2 + 19 + 4 + 3.6));
 
@@ -160,7 +160,8 @@ TEST_CASE("on paper: heads that cannot be spread have no cost") {
   CHECK(!cost_of_2d({.S = 1024, .H = 64, .Hk = 4, .D = 128}, two_h200, 16));
 }
 
-// From 16 Ki rows on within 12 %: the speed of one GPU at one size differs by 16 % with how warm it is. Below, what counts is how long a GPU waits for its next kernel: that is only said.
+// From 16 Ki rows on within 12 %: the speed of one GPU at one size differs by 16 % with how warm it is. Below, what
+// counts is how long a GPU waits for its next kernel: that is only said.
 TEST_CASE("on paper: predicted and measured on two GPUs") {
   const char* other = std::getenv("FLASH_RING_RESULTS");
   const std::string file(other ? other : FLASH_SOURCE_DIR "/docs/results/h200-ring.json");

@@ -363,7 +363,8 @@ CELL("Bytes: predicted and sent") {
 // ```{answer}
 // Forward a mask saves nothing: each block goes round, whoever uses how much of it. Nor does it in the backward pass of
 // striped pieces, where each rank sees some of every piece; in contiguous pieces half of dK and dV need not go home.
-// Half the heads are half the bytes, because only K and V travel: that is why grouped heads and a ring go well together.
+// Half the heads are half the bytes, because only K and V travel: that is why grouped heads and a ring go well
+// together.
 // ```
 //
 // ## The other way: all to all
