@@ -118,7 +118,8 @@ TEST_CASE("on paper: seconds of cases that can be done by hand") {
   machine.call = 1, machine.memory = 10;
   CHECK(cost_of_ring(p, machine, 2).seconds == doctest::Approx(19 + 9 + 2.0));
   // Back: 30 + 20 FLOPs and 2 calls. The sums of 2 rows and 4 numbers of keys begin with 6 bytes a number, which takes
-  // longer than K and V (19 s); 2 rows are added with 10; 8 bytes go home (19 s), are added with 10 a number; 6 are rounded.
+  // longer than K and V (19 s); 2 rows are added with 10; 8 bytes go home (19 s), are added with 10 a number; 6 numbers
+  // are rounded.
   p.backward = true;
   CHECK(cost_of_ring(p, machine, 2).seconds == doctest::Approx(30 + 31 + 3.6 + 21 + 2 + 19 + 4 + 3.6));
 
