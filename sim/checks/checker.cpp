@@ -10,7 +10,8 @@
 
 namespace flash::simt {
 
-constinit thread_local SiteCache* running_sites = nullptr;
+SiteCache no_sites;
+constinit thread_local SiteCache* running_sites = &no_sites;
 constinit thread_local DeviceMemory* unwatched_memory = nullptr;
 
 Checker::Checker(Worker& worker, GlobalShadow& global)
@@ -77,7 +78,7 @@ void Checker::begin_block() {
 
 void Checker::switched() {
   forget_foreseen();
-  running_sites = unwatched_memory ? nullptr : &site_cache_;
+  running_sites = unwatched_memory ? &no_sites : &site_cache_;
   if (stored_.finding) see_what_was_stored();
   settled_.select(worker_.current / kWarpSize);
   running_ = epochs_[worker_.current];
@@ -108,7 +109,7 @@ void Checker::end_block(bool regularly) {
   see_what_was_stored();
   ended_ = regularly;
   forget_foreseen();
-  running_sites = nullptr;
+  running_sites = &no_sites;
   unwatched_memory = nullptr;
   if (regularly && worker_.cluster) look_at_visits();
   if (value_) value_.unlock();                                      // the block ended in an atomic: its time was up

@@ -49,7 +49,8 @@ class SiteCache {
  private:
   std::array<CachedSite, 1024> sites_{};
 };
-// Of the block whose thread runs, if it is in the sample; elsewhere null.
+// Of the block whose thread runs, if it is in the sample; elsewhere the empty one.
+extern SiteCache no_sites;
 extern constinit thread_local SiteCache* running_sites;
 // The device's memory, if it is a block that is not in the sample; elsewhere null.
 extern constinit thread_local DeviceMemory* unwatched_memory;

@@ -81,14 +81,14 @@ template <unsigned kBytes, Access kAccess>
 [[gnu::always_inline]] inline void hook(void* address, std::uintptr_t pc) {
   if constexpr (kAccess != Access::read) return accessed<kBytes, kAccess>(address, pc);
   flash::simt::SiteCache* const sites = flash::simt::running_sites;
-  if (!sites)
-      [[unlikely]] {  // frequent in programs whose host computes, and where a sample is checked: so, no more calls
-    if (flash::simt::unwatched_memory) return;
-    return active_worker ? read_unexpected<kBytes>(address, pc) : accessed_by_host(address, kAccess, pc);
-  }
   flash::simt::CachedSite& site = (*sites)[pc];
-  if (site.key != pc || site.expected != reinterpret_cast<std::uintptr_t>(address) || site.left == 0) [[unlikely]]
+  if (site.key != pc || site.expected != reinterpret_cast<std::uintptr_t>(address) || site.left == 0) [[unlikely]] {
+    if (sites == &flash::simt::no_sites) {  // the host computes, or a sample is checked: most reads end here
+      if (flash::simt::unwatched_memory) return;
+      if (!active_worker) return accessed_by_host(address, kAccess, pc);
+    }
     return read_unexpected<kBytes>(address, pc);
+  }
   site.expected += static_cast<std::uintptr_t>(std::int64_t{site.step});
   --site.left;
 }
