@@ -551,7 +551,7 @@ CELL("Which way, on how many GPUs") {
   constexpr int cell = 46, height = 30, left = 78, top = 76, panel = 8 * cell + 96;
   svg::Canvas canvas(2 * panel + 10, top + 6 * height + 76, "Fastest way on paper, and its share of n times one GPU");
   int wins[2][3] = {};
-  bool ulysses_within_a_host = true, both_far = true;
+  bool few_rows = true, both_far = true;
   for (const int side : {0, 1}) {
     const std::int64_t Hk = side ? 8 : 64;
     const int x0 = left + side * panel;
@@ -572,7 +572,7 @@ CELL("Which way, on how many GPUs") {
         int way = 0;
         while (share[way] < best - 1) ++way;
         ++wins[side][way];
-        ulysses_within_a_host = ulysses_within_a_host && (way != 1 || gpus == 8);
+        few_rows = few_rows && (share[1] <= std::max(share[0], share[2]) + 1 || S / gpus <= 2048);
         both_far = both_far && (gpus < 128 || best - share[2] < 1);
         canvas.rect(x0 + column * cell, top + row * height, cell - 2, height - 2,
                     std::string("fill=\"") + fills[way] + "\" fill-opacity=\"" + (best < 50 ? "0.3" : "1") + "\"");
@@ -592,14 +592,15 @@ CELL("Which way, on how many GPUs") {
     canvas.text(left + way * 120 + 18, top + 6 * height + 51, ways[way], "font-size=\"12\"");
   }
   picture("30-paper", canvas.str());
-  expect(ulysses_within_a_host, "all-to-all alone is the best way on one host at most");
+  expect(few_rows, "all-to-all is ahead of the others by more than one only with 2,048 rows on a GPU or fewer");
   expect(both_far, "from 128 GPUs on nothing is better than both by more than one");
 }
 
 // %% [markdown]
 // On one host the ring and all-to-all are as good as each other. Across hosts the ring does where each GPU has enough
-// rows: a step's work grows with their square, its bytes with their number. From there on it takes both. And no way
-// helps when a GPU has a few thousand rows of 1,024 GPUs' sequence.
+// rows: a step's work grows with their square, its bytes with their number. From there on it takes both. Where a GPU
+// has 2,048 rows or fewer all-to-all is ahead, as far as K's heads go: a ring's steps are shorter than its messages
+// then. And no way helps when 1,024 GPUs have a few thousand rows each.
 //
 // ## On many machines
 //
