@@ -106,4 +106,18 @@ class MpiComm : public Comm {
   bool is_over_ = true;
 };
 
+// What each rank says, by rank: everybody learns of everybody.
+template <class T>
+std::vector<T> gather(Comm& comm, const T& mine, const std::string& step) {
+  std::vector<T> all(static_cast<std::size_t>(comm.size));
+  all[static_cast<std::size_t>(comm.rank)] = mine;
+  for (int far = 1; far < comm.size; ++far) {
+    const int to = (comm.rank + far) % comm.size, from = (comm.rank + comm.size - far) % comm.size;
+    comm.begin(to, std::as_bytes(std::span(&mine, 1)), from,
+               std::as_writable_bytes(std::span(&all[static_cast<std::size_t>(from)], 1)));
+    comm.wait(step);
+  }
+  return all;
+}
+
 }  // namespace flash::phase30

@@ -13,6 +13,8 @@
 #include "phases/definition/phase.hpp"
 #include "phases/interface/progress.hpp"
 #include "phases/interface/validate.hpp"
+#include "phases/library/automatic.hpp"
+#include "phases/ring/gpu.hpp"
 #include "phases/ring/local.hpp"
 #include "phases/ring/mpi/files.hpp"
 
@@ -24,8 +26,9 @@ using Lengths = std::array<std::int64_t, std::size(operands)>;
 class Job {
  public:
   static std::set<std::string> flags() {
-    return {"q",      "k",      "v",     "o",     "lse",     "dout",   "dlse", "dq",     "dk",      "dv",
-            "causal", "window", "align", "scale", "softcap", "layout", "type", "o-type", "timeout", "threads"};
+    return {"q",    "k",      "v",       "o",       "lse",     "dout",  "dlse",    "dq",
+            "dk",   "dv",     "causal",  "window",  "align",   "scale", "softcap", "layout",
+            "type", "o-type", "timeout", "threads", "machine", "phase"};
   }
 
   // Reads words and headers. Throws Error where they are wrong; what all ranks must know first is for read().
@@ -43,6 +46,7 @@ class Job {
       refuse("--type", "'" + args_.text("type") + "'", "bf16", "omit it for float16 and float32, which the files name");
     if (args_.has("o-type") && args_.text("o-type") != "float32")
       refuse("--o-type", "'" + args_.text("o-type") + "'", "float32", "omit it for the type of Q");
+    read_machine();
     Options options;
     if (args_.has("scale")) options.scale = args_.number<float>("scale", 0);
     options.mask = parse_mask(args_), options.softcap = args_.number<float>("softcap", 0);
@@ -79,7 +83,7 @@ class Job {
         file.shape[2] = 0;
         for (const Lengths& rank : of_ranks) file.shape[2] += rank[static_cast<std::size_t>(operand - operands)];
       }
-      const AnyView view{this, file.shape, dense_strides(file.shape)};  // only asked about shapes
+      const AnyView view{nowhere, file.shape, dense_strides(file.shape)};
       if (operand->forward != Role::None) there_.*operand->view = view;
       if (backward_ && operand->backward != Role::None) back_.*operand->view = view;
     }
@@ -87,6 +91,7 @@ class Job {
     if (backward_) validate(back_, phase);
     if (there_.options.ring.layout == RingLayout::Ulysses) check_heads(there_, ranks_);
     split_ = std::make_unique<Split>(there_, ranks_);
+    if (machine_) choose();
     for (auto& [operand, file] : files_) hold(*operand, file);
   }
 
@@ -99,20 +104,47 @@ class Job {
     for (const std::int64_t number : {m.left, m.right, static_cast<std::int64_t>(m.alignment)})
       out += " " + (number == Mask::all ? "all" : std::to_string(number));
     return out + " " + std::to_string(there_.scale()) + " " + std::to_string(o.softcap) + " " + name(o.ring.layout) +
-           (backward_ ? " backward" : "");
+           (backward_ ? " backward" : "") +
+           (phase_ ? std::string(" by ") + phase_->name + " on " + name(*machine_) : "");
   }
-  std::uint64_t bytes_sent() const { return sent_; }
-  std::string output() const { return args_.text("o"); }
+  // Where kernels compute; nothing: the definition does, on the host.
+  std::optional<Where> machine() const { return machine_; }
+  // Null: it is the host's.
+  std::unique_ptr<GpuWorker> worker() const {
+    if (!machine_) return nullptr;
+    if (*machine_ == Where::Sim) return on_sim::gpu_worker(*phase_, {.threads = there_.options.threads});
+#ifndef FLASH_NO_CHECKED_KERNELS
+    if (*machine_ == Where::Checked) return on_checked::gpu_worker(*phase_);
+#endif
+#ifdef FLASH_HAVE_CUDA
+    return on_gpu::gpu_worker(*phase_);
+#else
+    return nullptr;  // choose() has refused it
+#endif
+  }
+  std::uint64_t bytes_sent() const {
+    return sent_;
+  }
+  std::string output() const {
+    return args_.text("o");
+  }
 
-  void compute(Comm& comm) {
+  // `gpu`: worker()'s.
+  void compute(Comm& comm, const GpuWorker* gpu) {
     const std::uint64_t before = comm.bytes_sent;
-    const HostWorker worker{definition::phase};
+    const HostWorker host{definition::phase};
+    const auto pass = [&](const AnyProblem& mine) {
+      if (!gpu) return on_rank(comm, *split_, mine, host);
+      const Uploaded there(*gpu, mine);
+      on_rank(comm, *split_, there.problem(), *gpu);
+      there.download();
+    };
     // For who looks on: the ring has a step for each rank, there and back; the other way is one step.
     const bool ring = there_.options.ring.layout != RingLayout::Ulysses;
     steps_done = 0, steps_total = ring ? (backward_ ? 2 : 1) * ranks_ : 0;
-    on_rank(comm, *split_, local(there_), worker);
+    pass(local(there_));
     steps_done = ranks_;
-    if (backward_) on_rank(comm, *split_, local(back_), worker);
+    if (backward_) pass(local(back_));
     sent_ = comm.bytes_sent - before;
   }
 
@@ -139,7 +171,43 @@ class Job {
     Array array = {};                     // this rank's rows
   };
 
-  static std::int64_t elements(const std::array<std::int64_t, 4>& s) { return s[0] * s[1] * s[2] * s[3]; }
+  // Of arrays that are only asked about shapes; as good a place as one of a GPU's.
+  alignas(256) static inline std::byte nowhere[1];
+
+  void read_machine() {
+    const std::string machine = args_.text("machine", "host");
+    for (const Where where : {Where::Sim, Where::Checked, Where::Gpu})
+      if (machine == name(where)) machine_ = where;
+    if (machine != "host" && !machine_)
+      refuse("--machine", "'" + machine + "'", "host, sim, checked or gpu", "omit it for host");
+    if (!machine_ && args_.has("phase"))
+      refuse("--phase", args_.text("phase"), "--machine with it: on the host it is the definition",
+             "add --machine sim or gpu");
+  }
+  // What a rank's calls ask of their phase: ring.hpp, ulysses.hpp.
+  AnyProblem call_of(AnyProblem p, bool kept) const {
+    const bool ring = p.options.ring.layout != RingLayout::Ulysses;
+    p.options.ring = {};
+    if (!ring || p.backward()) return p;
+    p.out = Type::Float32, p.o_lo = {};
+    const AnyView numbers{nowhere, {p.B(), p.H(), p.Sq(), 1}, dense_strides({p.B(), p.H(), p.Sq(), 1})};
+    p.m = p.l = kept ? numbers : AnyView{}, p.lse = kept ? AnyView{} : numbers;
+    return p;
+  }
+  void choose() {
+    phase_ = args_.has("phase") ? &find_phase(args_.text("phase"))
+                                : choose_phase(call_of(backward_ ? back_ : there_, false), *machine_).phase;
+    if (!phase_->kernel())
+      refuse("--machine", name(*machine_), std::string("host with phase ") + phase_->name + ", which is no kernel",
+             "omit it, or choose another phase: ./flash help");
+    require(phase_->name, pass_of(*phase_, backward_ ? Direction::Backward : Direction::Forward).features, *machine_);
+    validate(call_of(there_, phase_->forward->features.meets(Demand::Kept)), *phase_);
+    if (backward_) validate(call_of(back_, false), *phase_);
+  }
+
+  static std::int64_t elements(const std::array<std::int64_t, 4>& s) {
+    return s[0] * s[1] * s[2] * s[3];
+  }
   static std::string flag_of(const Operand& operand) {
     if (operand.view == &AnyProblem::dout) return "dout";
     std::string flag;
@@ -219,7 +287,9 @@ class Job {
   Share share_of(const Operand& operand, const File& file) const {
     return file.own ? Share{.count = file.array.shape[2]} : share(operand);
   }
-  bool is_made_here(const File& file) const { return file.result && (file.own || rank_ == 0); }
+  bool is_made_here(const File& file) const {
+    return file.result && (file.own || rank_ == 0);
+  }
 
   Share share(const Operand& operand) const {
     return operand.shape[2] == Length::Sq ? split_->rows(rank_) : split_->keys(rank_);
@@ -240,6 +310,8 @@ class Job {
   AnyProblem there_, back_;
   std::unique_ptr<Split> split_;
   std::map<const Operand*, File> files_;
+  std::optional<Where> machine_;
+  const Phase* phase_ = nullptr;  // whose kernels compute
   std::uint64_t sent_ = 0;
 };
 

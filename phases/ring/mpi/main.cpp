@@ -6,6 +6,7 @@
 #include <new>
 
 #include "phases/ring/mpi/comm.hpp"
+#include "phases/ring/mpi/gpus.hpp"
 #include "phases/ring/mpi/job.hpp"
 
 namespace flash::phase30 {
@@ -17,24 +18,12 @@ constexpr const char* usage =
     "         [--layout contiguous|zig-zag|striped|ulysses] [--scale X] [--softcap X] [--type bf16]\n"
     "         [--o-type float32]\n"
     "         [--dout dO.npy --dq dQ.npy --dk dK.npy --dv dV.npy [--dlse dLSE.npy]]\n"
-    "         [--timeout SECONDS] [--threads N]\n"
+    "         [--timeout SECONDS] [--threads N] [--machine host|sim|checked|gpu [--phase NN]]\n"
     "  all ranks see the same files, or each has its own: with --q q.%r.npy rank 0 reads q.0.npy, which holds its\n"
     "  rows alone, in the order of the layout; with --o o.%r.npy it writes such a file\n"
-    "  --timeout (60): how long a rank waits for another, and then ends the job, status 3\n";
-
-// What each rank says, by rank: everybody learns of everybody.
-template <class T>
-std::vector<T> gather(Comm& comm, const T& mine, const std::string& step) {
-  std::vector<T> all(static_cast<std::size_t>(comm.size));
-  all[static_cast<std::size_t>(comm.rank)] = mine;
-  for (int far = 1; far < comm.size; ++far) {
-    const int to = (comm.rank + far) % comm.size, from = (comm.rank + comm.size - far) % comm.size;
-    comm.begin(to, std::as_bytes(std::span(&mine, 1)), from,
-               std::as_writable_bytes(std::span(&all[static_cast<std::size_t>(from)], 1)));
-    comm.wait(step);
-  }
-  return all;
-}
+    "  --timeout (60): how long a rank waits for another, and then ends the job, status 3\n"
+    "  --machine (host): who computes: the definition on the host, or a kernel phase, on a simulator or on a GPU that\n"
+    "  each rank has for itself, with NCCL for messages; --phase: which, else the one that was measured fastest\n";
 
 // 0 and a rank's job in words, or 2 and what is wrong.
 struct Word {
@@ -81,25 +70,40 @@ bool on_terminal() {
   return terminal;
 }
 
-int run(const std::vector<std::string>& words, Comm& comm, bool terminal) {
+int run(const std::vector<std::string>& words, Comm& comm, double limit, bool terminal) {
   std::unique_ptr<Job> job;
   together(comm, "opening the files", [&] {
     job = std::make_unique<Job>(words, comm.rank, comm.size);
     return job->own_files();
   });
+  const bool on_gpus = job->machine() == Where::Gpu;
+  if (on_gpus) take_gpu(comm);
   const std::vector<Lengths> lengths = gather(comm, job->lengths(), "adding up the files' rows");
   together(comm, "reading the files", [&] {
     job->read(lengths);
     return job->text();
   });
   const auto begin = std::chrono::steady_clock::now();
+  // The others wait for a rank that cannot go on here: they cannot be told by messages.
+  const auto no_room = [&] {
+    return RankLost("rank " + std::to_string(comm.rank) +
+                    " is out of memory; expected room for its rows and two blocks of keys; use more ranks or hosts");
+  };
+  std::string findings;
   try {
     const ProgressLine progress(terminal && comm.rank == 0);
-    job->compute(comm);
-  } catch (const std::bad_alloc&) {  // the others wait for this rank: they cannot be told by messages
-    throw RankLost("rank " + std::to_string(comm.rank) +
-                   " is out of memory; expected room for its rows and two blocks of keys; use more ranks or hosts");
+    const std::unique_ptr<GpuWorker> worker = job->worker();
+    const std::unique_ptr<Comm> nccl = on_gpus ? nccl_comm(comm, limit, worker->stream()) : nullptr;
+    job->compute(nccl ? *nccl : comm, worker.get());
+    if (worker && !worker->findings().empty()) findings = worker->findings()[0].text;
+  } catch (const std::bad_alloc&) {
+    throw no_room();
+  } catch (const OutOfMemory&) {
+    throw no_room();
+  } catch (const MachineError& e) {
+    throw RankLost("rank " + std::to_string(comm.rank) + " cannot go on: " + e.what());
   }
+  together(comm, "the checks", [&] { return findings.empty() ? std::string() : throw Error(findings); });
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   const auto nothing = [](auto f) { return [f] { return f(), std::string(); }; };
   together(comm, "making the files", nothing([&] { job->create(); }));
@@ -137,7 +141,7 @@ int main(int count, char** arguments) {
   try {
     MpiComm comm(limit);
     try {
-      status = run(words, comm, terminal);
+      status = run(words, comm, limit, terminal);
     } catch (const RankLost& e) {
       std::fprintf(stderr, "flash-ring: %s\n", e.what());
       std::fflush(stderr);
