@@ -1,5 +1,5 @@
-// Phase 30: ranks of flash-ring on GPUs of any number of hosts: MPI tells them who they are and what NCCL must know, and
-// NCCL moves the keys. A program that was built without CUDA or NCCL says so.
+// Phase 30: ranks of flash-ring on GPUs of any number of hosts: MPI tells them who they are and what NCCL must know,
+// and NCCL moves the keys. A program that was built without CUDA or NCCL says so.
 // Use: take_gpu(comm);  const auto nccl = nccl_comm(comm, 60, worker.stream());
 #pragma once
 #include <unistd.h>
@@ -54,8 +54,8 @@ class GpuComm : public NcclComm {
   using NcclComm::NcclComm;
 
  protected:
-  void start(const std::vector<Bytes>& send, const std::vector<Room>& receive) override {
-    NcclComm::start(send, receive);
+  void start() override {
+    NcclComm::start();
     counted_ = false;
   }
   bool progress() override {
