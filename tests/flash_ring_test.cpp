@@ -1,143 +1,14 @@
 // flash_ring_test.cpp: flash-ring, run by mpirun as a user does: the bits of threads, on 1 to 4 ranks in every layout,
-// files of all ranks or of each; bad input; ranks that hang, are killed, disagree or have no memory: the others end,
-// and nothing unfinished is left.
+// files of all ranks or of each, the definition or a kernel phase; bad input, and ranks that disagree.
 // ctest --test-dir build -R flash_ring; without MPI it says so and is skipped.
-#include <doctest/doctest.h>
-
-#include <chrono>
-
-#include "phases/30-ring/phase.hpp"
-#include "phases/30-ring/shares.hpp"
-#include "phases/arrays/npy_rows.hpp"
-#include "phases/arrays/tensor.hpp"
-#include "tests/program.hpp"
-#include "tests/skip.hpp"
+#include "tests/flash_ring.hpp"
+#include "phases/20-backward-tensor-cores/phase.hpp"
+#include "phases/30-ring/ulysses.hpp"
+#include "phases/ring/local.hpp"
+#include "phases/ring/threads.hpp"
 
 using namespace flash;
 using namespace flash::test;
-
-namespace {
-
-constexpr const char* no_mpi = "no MPI here (apt-get install libopenmpi-dev openmpi-bin)";
-bool without_mpi() {
-  if (std::string(FLASH_RING_FILE).empty()) skip(no_mpi);
-  return std::string(FLASH_RING_FILE).empty();
-}
-
-// flash-ring, or the one beside FLASH_PROGRAM: one that is wrong on purpose.
-std::string program() {
-  const char* other = std::getenv("FLASH_PROGRAM");
-  return other ? std::filesystem::path(other).parent_path() / "flash-ring" : std::filesystem::path(FLASH_RING_FILE);
-}
-struct Shell : Session {
-  Shell() : Session(FLASH_PROGRAM_FILE) {}  // whatever FLASH_PROGRAM is
-};
-
-// A shell's word.
-std::string quoted(const std::string& text) {
-  return "'" + text + "'";
-}
-
-// As root, on fewer cores than ranks, in a container.
-const std::string machine =
-    "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 "
-    "OMPI_MCA_btl_vader_single_copy_mechanism=none; ";
-std::string command(int ranks, const std::string& words, const std::string& rank_2 = ":") {
-  const std::string shell = "if [ \"$OMPI_COMM_WORLD_RANK\" = 2 ]; then " + rank_2 + "; fi; exec \"$0\" " + words;
-  return quoted(FLASH_MPIEXEC) + " -n " + std::to_string(ranks) + " sh -c " + quoted(shell) + " " + quoted(program());
-}
-
-// In the session's folder. `rank_2`: what rank 2's shell does before it becomes flash-ring.
-Answer ring(const Shell& session, int ranks, const std::string& words, const std::string& rank_2 = ":") {
-  return session.run({"-c", machine + "exec " + command(ranks, words, rank_2)});
-}
-
-// For a rank's shell: a signal to the rank itself, once it has worked for half a second. The process of $$ is its
-// keeper, and the rank the last of its children; this shell is one, too.
-std::string signalled(const char* signal) {
-  return std::string(
-             "{ (sleep 1; for p in $(cat /proc/$$/task/$$/children); do rank=$p; done; "
-             "while set -- $(cat /proc/$rank/stat) && [ ${14:-50} -lt 50 ]; do sleep 0.1; done; kill -") +
-         signal + " $rank) & }";
-}
-
-// The lines that flash-ring itself has written.
-std::vector<std::string> said(const Answer& answer) {
-  std::vector<std::string> lines;
-  for (const std::string& line : lines_of(answer.err))
-    if (line.rfind("flash-ring: ", 0) == 0) lines.push_back(line.substr(12));
-  return lines;
-}
-
-struct Small {
-  std::array<std::int64_t, 4> rows{2, 4, 37, 16}, keys{2, 2, 50, 16}, values{2, 2, 50, 8}, out{2, 4, 37, 8};
-  Tensor<float> q = random_tensor<float>(rows, 30, 0), k = random_tensor<float>(keys, 30, 1),
-                v = random_tensor<float>(values, 30, 2), dout = random_tensor<float>(out, 30, 3),
-                o = make_tensor<float>(out), dq = make_tensor<float>(rows), dk = make_tensor<float>(keys),
-                dv = make_tensor<float>(values), lse = make_tensor<float>({2, 4, 37, 1}), m = lse, l = lse;
-
-  explicit Small(const Shell& session) {
-    save(session / "q.npy", q), save(session / "k.npy", k), save(session / "v.npy", v), save(session / "do.npy", dout);
-  }
-  static void save(const std::string& path, const Tensor<float>& x) {
-    const auto shape = shape_of(x);
-    write_npy(path, {shape.begin(), shape.end()}, x.data());
-  }
-  AnyProblem problem(const Options& options, Direction direction) {
-    AnyProblem p;
-    p.direction = direction, p.options = options;
-    p.q = any_of(view(q)), p.k = any_of(view(k)), p.v = any_of(view(v)), p.o = any_of(view(o));
-    p.lse = any_of(view(lse)), p.m = any_of(view(m)), p.l = any_of(view(l));
-    if (direction == Direction::Forward) return p;
-    p.dout = any_of(view(dout)), p.dq = any_of(view(dq)), p.dk = any_of(view(dk)), p.dv = any_of(view(dv));
-    return p;
-  }
-};
-
-bool same(const std::string& path, const Tensor<float>& x, std::size_t rank = 4) {
-  const NpyArray file = read_npy(path);
-  return file.shape.size() == rank && file.bytes.size() == x.size() * sizeof(float) &&
-         std::memcmp(file.bytes.data(), x.data(), file.bytes.size()) == 0;
-}
-
-constexpr RingLayout all_layouts[] = {RingLayout::Contiguous, RingLayout::ZigZag, RingLayout::Striped,
-                                      RingLayout::Ulysses};
-
-// Some rows of x, as a rank's own file has them.
-std::vector<float> rows_of(const Tensor<float>& x, const phase30::Share& share) {
-  const auto shape = shape_of(x);
-  std::vector<float> out;
-  for (std::int64_t head = 0; head < shape[0] * shape[1]; ++head)
-    for (std::int64_t i = 0; i < share.size(); ++i) {
-      const float* row = x.data() + (head * shape[2] + share[i]) * shape[3];
-      out.insert(out.end(), row, row + shape[3]);
-    }
-  return out;
-}
-void save_rows(const std::string& path, const Tensor<float>& x, const phase30::Share& share) {
-  const auto shape = shape_of(x);
-  write_npy(path, {shape[0], shape[1], share.size(), shape[3]}, rows_of(x, share).data());
-}
-
-const std::string inputs = "--q q.npy --k k.npy --v v.npy --o o.npy ";
-
-// Large enough to be stopped in the middle: seconds.
-void save_large(const Shell& session) {
-  for (const std::uint32_t stream : {0u, 1u, 2u})
-    Small::save(session / (std::string(1, "qkv"[stream]) + ".npy"), random_tensor<float>({1, 4, 8000, 64}, 31, stream));
-}
-
-// Larger ones, of zeros: they take no room.
-void save_zeros(const Session& session, std::int64_t rows, std::int64_t keys, std::int64_t D) {
-  for (const char* name : {"q.npy", "k.npy", "v.npy"}) {
-    const std::vector<std::int64_t> shape = {1, 4, *name == 'q' ? rows : keys, D};
-    const std::string header = npy_header("<f4", shape);
-    put(session / name, header);
-    std::filesystem::resize_file(session / name, header.size() + static_cast<std::size_t>(4 * shape[2] * D * 4));
-  }
-}
-
-}  // namespace
 
 TEST_CASE("flash-ring: the bits of threads, forward and backward") {
   if (without_mpi()) return;
@@ -295,82 +166,67 @@ TEST_CASE("flash-ring: ranks that disagree are named, and end with status 2") {
   CHECK(session.files().size() == 4);
 }
 
-TEST_CASE("flash-ring: a rank that hangs or is killed ends the others in time, with one line that names it") {
+// The bits of threads whose ranks call the same phase.
+TEST_CASE("flash-ring: a kernel phase on a simulator, forward and backward") {
   if (without_mpi()) return;
-  Shell session;
-  save_large(session);
-  const auto ends = [&](const std::string& fault, int status, const std::string& names) {
-    const auto begin = std::chrono::steady_clock::now();
-    const Answer answer = ring(session, 4, inputs + "--timeout 5", fault);
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-    INFO(fault << ": " << answer.err);
-    CHECK(answer.status == status);
-    CHECK(contains(answer.err, names));
-    CHECK(seconds.count() < 40);  // 5 s are asked for; the machine may be busy
-    CHECK(session.files().size() == 3);
-  };
-  ends("kill -STOP $$", 3, "has waited 5 s in MPI_Init; expected all ranks there");
-  ends(signalled("STOP"), 3, "see what rank 2 does");
-  ends(signalled("KILL"), 3, "flash-ring: rank 2 was ended by signal 9 (Killed); expected it to finish");
-  ends(signalled("SEGV"), 3, "flash-ring: rank 2 was ended by signal 11 (Segmentation fault); expected it to finish");
-  // Its keeper, and the rank with it: nobody is left who could speak, and Open MPI 4.1 says so in its own words.
-  ends("{ (sleep 1; kill -KILL $$) & }", 128 + SIGKILL, "process rank 2 ");
-}
+  constexpr std::int64_t B = 1, H = 2, S = 40, D = 64;
+  const auto drawn = [](std::uint32_t stream) { return random_tensor<half>({B, H, S, D}, 33, stream); };
+  const auto rows = [] { return make_tensor<float>({B, H, S, 1}); };
+  Tensor<half> q = drawn(0), k = drawn(1), v = drawn(2), dout = drawn(3), o = q, dq = q, dk = q, dv = q;
+  Tensor<float> lse = rows(), m = rows(), l = rows();
+  Tensor<std::int16_t> o_lo = make_tensor<std::int16_t>({B, H, S, D});
+  const Options options{.mask = Mask::top_left(), .ring = {2, RingLayout::ZigZag}};
+  AnyProblem there;
+  there.type = there.out = Type::Float16, there.options = options;
+  there.q = any_of(view(q)), there.k = any_of(view(k)), there.v = any_of(view(v)), there.o = any_of(view(o));
+  there.o_lo = any_of(view(o_lo));
+  there.lse = any_of(view(lse)), there.m = any_of(view(m)), there.l = any_of(view(l));
+  AnyProblem back = there;
+  back.direction = Direction::Backward, back.dout = any_of(view(dout));
+  back.dq = any_of(view(dq)), back.dk = any_of(view(dk)), back.dv = any_of(view(dv));
+  for (const AnyProblem* whole : {&there, &back}) {
+    const phase30::Split split(*whole, 2);
+    std::vector<phase30::Local> local;
+    for (const int rank : {0, 1}) local.emplace_back(*whole, split, rank);
+    const phase30::HostWorker worker(phase20::phase);
+    phase30::on_threads(2, 60, [&](phase30::Comm& comm) {
+      phase30::on_rank(comm, split, local[static_cast<std::size_t>(comm.rank)].problem(), worker);
+    });
+    for (phase30::Local& mine : local) mine.put_back(*whole);
+  }
 
-TEST_CASE("flash-ring: a job that is told to end, or has no room for a file, leaves nothing unfinished") {
-  if (without_mpi()) return;
   Shell session;
-  save_zeros(session, 400000, 400000, 16);
-  // A row sees its own key alone: most of the time goes into writing rows, one by one. mpirun takes a second of it.
-  const std::string words = "--q q.npy --k k.npy --v v.npy --window 0,0 --align top-left ";
-  const Answer told = session.run(
-      {"-c", machine + command(4, words + "--o o.npy --lse lse.npy --dout q.npy --dq dq.npy --dk dk.npy --dv dv.npy") +
-                 " & job=$!; while kill -0 $job && ! [ -e o.npy.flash-unfinished ]; do sleep 0.01; done; "
-                 "kill -TERM $job; wait $job"});
-  INFO(told.err);
-  CHECK(told.status != 0);
-  CHECK(session.files().size() == 3);
-  // Files of each rank: the others have made theirs. 5 MiB are enough for what MPI makes.
-  const Answer full = ring(session, 4, words + "--o o.%r.npy --lse lse.%r.npy", "ulimit -f 10240");
-  INFO(full.err);
-  CHECK(full.status == 3);
-  REQUIRE(said(full).size() == 1);
-  CHECK(contains(said(full)[0], "rank 2 was ended by signal 25 (File size limit exceeded)"));
-  CHECK(session.files().size() == 3);
-}
+  for (const auto& [name, array] : {std::pair{"q", &q}, {"k", &k}, {"v", &v}, {"do", &dout}})
+    write_npy(session / (std::string(name) + ".npy"), {B, H, S, D}, array->data());
+  for (const char* machine : {"sim", "checked"}) {
+    if (std::string(machine) == "checked" && !was_built(Where::Checked)) continue;
+    const Answer answer = ring(session, 2,
+                               inputs + "--causal top-left --layout zig-zag --machine " + machine +
+                                   " --phase 20 --dout do.npy --dq dq.npy --dk dk.npy --dv dv.npy");
+    INFO(machine << ": " << answer.err);
+    REQUIRE(answer.status == 0);
+    CHECK(contains(answer.out, std::string("by 20-backward-tensor-cores on ") + machine));
+    for (const auto& [name, array] : {std::pair{"o", &o}, {"dq", &dq}, {"dk", &dk}, {"dv", &dv}}) {
+      const NpyArray file = read_npy(session / (std::string(name) + ".npy"));
+      INFO(name);
+      CHECK(file.dtype == "float16");
+      CHECK(std::memcmp(file.bytes.data(), array->data(), array->size() * sizeof(half)) == 0);
+    }
+  }
 
-TEST_CASE("flash-ring: a terminal shows the step, anything else nothing") {
-  if (without_mpi()) return;
-  Shell session;
-  if (session.run({"-c", "command -v script"}).status != 0) return skip("no script (apt-get install bsdutils)");
-  save_large(session);
-  put(session / "job.sh", machine + command(2, inputs + "--layout contiguous"));  // seconds
-  const Answer terminal = session.run({"-c", "exec script -qec 'sh job.sh' /dev/null"});
-  INFO(terminal.out);
-  CHECK(terminal.status == 0);
-  CHECK(contains(terminal.out, "\rstep 1 of 2, "));
-  const Answer file = session.run({"-c", "exec script -qec 'sh job.sh 2>err.txt' /dev/null"});
-  CHECK(file.status == 0);
-  CHECK_FALSE(contains(file.out, "step"));
-  CHECK(session.files()["err.txt"].empty());
-}
-
-// Room for data, of which a rank without rows takes 20 to 40 MiB here: a limit on addresses (ulimit -v) would as soon
-// meet what MPI maps.
-TEST_CASE("flash-ring: a rank with less memory says so, and ends the others") {
-  if (without_mpi()) return;
-  const auto ends = [](std::int64_t keys, int status, const std::string& line) {
-    Shell session;
-    save_zeros(session, 8, keys, 64);
-    const Answer answer = ring(session, 4, inputs + "--timeout 20", "ulimit -d 200000");  // 195 MiB
+  const auto refused = [&](const std::string& words, const std::string& line) {
+    const Answer answer = ring(session, 2, inputs + words);
     INFO(answer.err);
-    CHECK(answer.status == status);
+    CHECK(answer.status == 2);
     REQUIRE(said(answer).size() == 1);
-    CHECK(said(answer)[0] == line);
-    CHECK_FALSE(std::filesystem::exists(session / "o.npy"));
+    CHECK(contains(said(answer)[0], line));
   };
-  // Its K and V are 293 MiB; or 117, and as much again is to come.
-  ends(600000, 2, "rank 2: out of memory; expected room for its rows; use more ranks or hosts");
-  ends(240000, 3,
-       "rank 2 is out of memory; expected room for its rows and two blocks of keys; use more ranks or hosts");
+  refused("--machine cpu", "--machine is 'cpu'; expected host, sim, checked or gpu; omit it for host");
+  refused("--phase 20",
+          "--phase is 20; expected --machine with it: on the host it is the definition; add --machine sim");
+  refused("--machine sim --phase 04", "expected host with phase 04-tiled-v2, which is no kernel; omit it");
+  refused("--machine sim --phase 20 --window 3,0 --align top-left --layout striped",
+          "window is 3 keys to the left; expected none in phase 20-backward-tensor-cores");
+  if (!was_built(Where::Gpu))
+    refused("--machine gpu", "--machine is gpu; expected host, sim or checked: this flash-ring was built without CUDA");
 }

@@ -42,7 +42,7 @@ CHECK_LIBRARY = "libflash_simt.a"  # what ./flash check links
 # Which programs a test starts, beside its own. Of a list that is named after a script, the script is the test.
 STARTED = {"app": ["flash-phases"], "tour": ["flash-phases", "flash-wrong-prediction"],
            "exercises": ["flash-exercise"], "player": ["flash-phases", "flash-recordings"],
-           "flash_ring": ["flash-ring"]}
+           "flash_ring": ["flash-ring"], "flash_ring_faults": ["flash-ring"]}
 UNJUDGED = ("left", "skipped")  # for want of time; for want of what its test needs
 TREE = ["flash", "cmake", "sim", "gpu", "phases", "tests", "docs", ".devcontainer", ".github"]  # what it may read
 
