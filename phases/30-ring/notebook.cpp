@@ -490,7 +490,7 @@ CELL("Room on a rank, in bytes for each token and column of a head") {
 // ```{region} cost.hpp paper-ring
 // ```
 //
-// All-to-all has no call to hide behind. And when there is more than one host, most of its messages leave the host.
+// All-to-all has no call to hide behind. And when there is more than one host, most of what it moves leaves the host.
 //
 // ```{region} cost.hpp paper-all-to-all
 // ```
@@ -501,8 +501,8 @@ CELL("Room on a rank, in bytes for each token and column of a head") {
 // ```{region} cost.hpp paper-2d
 // ```
 //
-// The bytes of the formula are those that threads send, and `ring_cost_test` says how far its seconds are from those
-// of two GPUs.
+// The bytes of the formula are those that threads send. Its seconds are within 12 % of those of two H200s, from 16384
+// rows on and in each layout: `ring_cost_test` compares them.
 //
 // ```{question}
 // 1 Mi rows lie on 64 GPUs of eight hosts; Q and K have 64 heads of 128 columns. Does the ring hide its messages? Does
@@ -536,12 +536,12 @@ CELL("A step of 64 GPUs: computed and sent") {
 
 // %% [markdown]
 // ```{answer}
-// Not with 64 heads: a step computes for 6.1 ms and its message takes 12.0 ms. With 8 heads of K the message has an
-// eighth of the bytes, and is hidden. Both together send as many bytes in a step, but compute for 47.9 ms beside them.
+// Not with 64 heads: a step computes for 6.5 ms and its message takes 12.0 ms. With 8 heads of K the message has an
+// eighth of the bytes, and is hidden. Both together send as many bytes in a step, but compute for 52.1 ms beside them.
 // ```
 //
 // The picture has the fastest way for each length and number of GPUs, forward and causal, with 64 heads of Q. The
-// figure is the speed of n GPUs as a share of n times the speed of one. A way that is within one of the best counts as
+// figure is the speed of n GPUs as a share of n times the speed of one. A way within a hundredth of the best counts as
 // the best, and of several the ring first, then all-to-all: they are simpler.
 
 // %% tags=["hide-input"]
@@ -570,10 +570,10 @@ CELL("Which way, on how many GPUs") {
           best = std::max(best, share[way]);
         }
         int way = 0;
-        while (share[way] < best - 1) ++way;
+        while (share[way] < 0.99 * best) ++way;
         ++wins[side][way];
-        few_rows = few_rows && (share[1] <= std::max(share[0], share[2]) + 1 || S / gpus <= 2048);
-        both_far = both_far && (gpus < 128 || best - share[2] < 1);
+        few_rows = few_rows && (0.99 * share[1] <= std::max(share[0], share[2]) || S / gpus <= 2048);
+        both_far = both_far && (gpus < 128 || share[2] >= 0.99 * best);
         canvas.rect(x0 + column * cell, top + row * height, cell - 2, height - 2,
                     std::string("fill=\"") + fills[way] + "\" fill-opacity=\"" + (best < 50 ? "0.3" : "1") + "\"");
         canvas.text(x0 + column * cell + cell / 2 - 1, top + row * height + 19, svg::num(best, 0),
@@ -592,8 +592,8 @@ CELL("Which way, on how many GPUs") {
     canvas.text(left + way * 120 + 18, top + 6 * height + 51, ways[way], "font-size=\"12\"");
   }
   picture("30-paper", canvas.str());
-  expect(few_rows, "all-to-all is ahead of the others by more than one only with 2,048 rows on a GPU or fewer");
-  expect(both_far, "from 128 GPUs on nothing is better than both by more than one");
+  expect(few_rows, "all-to-all is ahead of the others by more than a hundredth only with 2,048 rows on a GPU or fewer");
+  expect(both_far, "from 128 GPUs on nothing is better than both by more than a hundredth");
 }
 
 // %% [markdown]
@@ -633,7 +633,18 @@ CELL("Which way, on how many GPUs") {
 // the rank and the signal, removes the files that the rank had not finished, and ends with status 3. Where a keeper is
 // killed, too, the status is 137 again, and the next job with the same outputs removes what is left.
 //
-// Under Slurm `srun --mpi=pmix -n 4 flash-ring …` should do the same; that has not been tried.
+// Each rank computes with the definition, on its host. `--machine sim` and `--machine checked` take a kernel phase on a
+// simulator, with the moves and merges of a GPU's worker. On hosts with GPUs, in a build with CUDA, MPI and NCCL, each
+// rank takes one:
+//
+//     mpirun --hostfile hosts -n 16 flash-ring --machine gpu --q q.npy --k k.npy --v v.npy --o o.npy
+//
+// MPI starts the ranks and tells them who they are; then K and V go from GPU to GPU by NCCL. A host with more ranks
+// than GPUs is named. This way through MPI has been compiled, but not run: what was measured is `ring_bench`, with the
+// same worker and the same messages, whose ranks are threads.
+//
+// Under Slurm `srun --mpi=pmix -n 4 flash-ring …` should do the same, with `--gpus-per-task=1` for GPUs; that has not
+// been tried.
 
 // %% [markdown]
 // ## What you saw
