@@ -1,6 +1,5 @@
-// Phase 30: the merge on a GPU: merge.hpp's rule, a lane for a row's numbers and a warp for its O. The last set of keys
-// is merged and divided in one kernel, and the first leaves its O where the sum is to be: two sets cost two reads of O
-// in fp32 and no write.
+// Phase 30: the merge on a GPU: merge.hpp's rule, a lane for a row's numbers, a warp for its O. The first set leaves O
+// where the sum is to be; the last is merged and divided in one kernel: two sets cost two reads of O in fp32, no write.
 // Use: merge_rows<4><<<…>>>(sums, set, heads);  finish_rows<T, 4><<<…>>>(…);  phases/ring/gpu.cu
 #pragma once
 #include <type_traits>
