@@ -282,12 +282,16 @@ TEST_CASE_TEMPLATE("a GPU's worker, on the simulator: the host's bits, forward a
       }
 }
 
-// With all that a rank can be asked to keep, and rows that see no key of a rank.
+// With all that a rank can be asked to keep, rows that see no key of a rank, and a rank whose rows see none at all.
 TEST_CASE("a GPU's worker: checked: clean, and the same bits") {
   if (skipped_without(phase20::phase, Where::Checked)) return;
-  for (const RingLayout layout :
-       {RingLayout::Contiguous, RingLayout::ZigZag, RingLayout::Striped, RingLayout::Ulysses}) {
-    const Case c{.B = 1, .H = 2, .Sq = 21, .Sk = 35, .D = 21, .mask = Mask::top_left()};
+  for (const auto& [layout, causal] : {std::pair{RingLayout::Contiguous, Mask::top_left()},
+                                       {RingLayout::Contiguous, Mask::bottom_right()},
+                                       {RingLayout::ZigZag, Mask::top_left()},
+                                       {RingLayout::Striped, Mask::top_left()},
+                                       {RingLayout::Ulysses, Mask::top_left()}}) {
+    const bool few_keys = causal == Mask::bottom_right();  // the first rank's rows see none
+    const Case c{.B = 1, .H = 2, .Sq = few_keys ? 40 : 21, .Sk = few_keys ? 9 : 35, .D = 21, .mask = causal};
     INFO(text(c) << ", " << std::string(name(layout)));
     GradientInputs<half> fast(c), checked(c);
     const auto results = [&](GradientInputs<half>& in, MakeWorker make) {
