@@ -120,7 +120,8 @@ typedef struct flashphases_forward_args {
   /* Since 0.2; a program of before has a struct_size of 512. */
   int64_t mask_shift; /* rows are so many further down than their numbers say: j <= i + mask_shift, …; 0 where
                                   * mask is FLASHPHASES_MASK_NONE */
-  int32_t spare_multiprocessors; /* that the kernel leaves to others; 0: none. For kernels whose blocks stay, 17-19 and 24-29 */
+  int32_t spare_multiprocessors; /* that the kernel leaves to others; 0: none. For kernels whose blocks stay: 17-19,
+                                  * 24-29 */
   int32_t workspace_is_zero;     /* 1: the workspace is as the last call with these sizes left it, or 0: the library
                                   * need not clear its counters on the stream */
   float *m, *l;            /* [B, H, Sq] dense, are written for the backward pass: a row's largest logit times log2 e,

@@ -215,11 +215,20 @@ def test_fused_projection_is_not_copied():
     expect_o(fp.attention(odd, odd, odd), exact(odd, odd, odd)[0])
 
 
-def test_a_call_like_one_before_is_looked_at_once():
-    looked = []
-    check, fp._check = fp._check, lambda *args, **others: looked.append(1) or check(*args, **others)
+@contextlib.contextmanager
+def counted_looks():
+    """A list that grows whenever a call is looked at; nothing was prepared before."""
+    looked, check = [], fp._check
+    fp._check = lambda *args, **others: looked.append(1) or check(*args, **others)
+    fp._prepared.clear()
     try:
-        fp._prepared.clear()
+        yield looked
+    finally:
+        fp._check = check
+
+
+def test_a_call_like_one_before_is_looked_at_once():
+    with counted_looks() as looked:
         dtypes = TYPES[1:] if on_gpu() else TYPES
         for turn in range(3):  # interleaved, each time with other numbers at other addresses
             for n, dtype in enumerate(dtypes):
@@ -242,8 +251,6 @@ def test_a_call_like_one_before_is_looked_at_once():
             assert fp.attention(q.float(), k.float(), v.float()).dtype == torch.bfloat16
         grad = q.clone().requires_grad_()
         assert fp.attention(grad, k, v).requires_grad
-    finally:
-        fp._check = check
 
     def thread(seed):
         for turn in range(20):
@@ -254,10 +261,7 @@ def test_a_call_like_one_before_is_looked_at_once():
 
 
 def test_a_training_step_like_one_before():
-    looked = []
-    check, fp._check = fp._check, lambda *args, **others: looked.append(1) or check(*args, **others)
-    try:
-        fp._prepared.clear()
+    with counted_looks() as looked:
         dtypes = TYPES[1:] if on_gpu() else TYPES
         for turn in range(3):  # interleaved, each time with other numbers at other addresses
             for dtype in dtypes:
@@ -281,8 +285,6 @@ def test_a_training_step_like_one_before():
                             expect_gradient("d" + name, a, b, dtype)
                         assert all(a.stride() == t.stride() for a, t in zip(got, leaves)), "gradients lie otherwise"
         assert len(looked) == 3 * len(dtypes), "looked at anew, or others' calls taken for one's own"
-    finally:
-        fp._check = check
 
 
 def test_no_rows_and_no_keys():

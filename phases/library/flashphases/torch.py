@@ -187,12 +187,13 @@ def _current(device):
 # Python looks at tensors for longer than a launch takes. What is known of them but for their addresses is a key; to it
 # belongs a call that was checked, and all that is done again is to allocate, to fill in addresses and to call.
 
-_ADDRESSES = struct.Struct("=17Q")  # q, k, v, o, each before its strides, and lse, which stand in a row
+# Four tensors, each an address before its strides, and one address more. In a forward struct q, k, v, o and lse stand
+# in a row, in a backward struct dout, dlse, dq, dk, dv.
+_ADDRESSES = struct.Struct("=17Q")
 assert _abi.ForwardArgs.lse.offset == _abi.ForwardArgs.q.offset + 16 * 8
+assert _abi.BackwardArgs.dv.offset == _abi.BackwardArgs.dout.offset + 13 * 8
 _KEPT = struct.Struct("=6Q")  # m, l, o_lo and its strides, likewise
 assert _abi.ForwardArgs.o_lo.offset == _abi.ForwardArgs.m.offset + 2 * 8
-_GRADIENTS = struct.Struct("=17Q")  # dout and its strides, dlse, and dq, dk, dv
-assert _abi.BackwardArgs.dv.offset == _abi.BackwardArgs.dout.offset + 13 * 8
 _prepared = {}
 
 
@@ -200,6 +201,15 @@ def _prepare(key, prepared):
     if len(_prepared) >= 4096:
         _prepared.clear()
     _prepared[key] = prepared
+
+
+def _forward_args(known, strides, q, k, v, o, lse):
+    """A forward struct like `known`, its bytes, of these tensors; other threads have theirs."""
+    args = _abi.ForwardArgs.from_buffer_copy(known)
+    of_q, of_k, of_v, of_o = strides
+    _ADDRESSES.pack_into(args, _abi.ForwardArgs.q.offset, q.data_ptr(), *of_q, k.data_ptr(), *of_k, v.data_ptr(), *of_v,
+                         o.data_ptr(), *of_o, 0 if lse is None else lse.data_ptr())
+    return args
 
 
 class _Prepared:
@@ -217,10 +227,7 @@ class _Prepared:
         o = (torch.empty_like(q, dtype=self.o_type) if self.like_q else
              q.new_empty_strided(self.shape, self.o_strides, dtype=self.o_type))
         lse = q.new_empty(self.shape[:3], dtype=torch.float32) if self.with_lse else None
-        args = _abi.ForwardArgs.from_buffer_copy(self.args)  # other threads have theirs
-        of_q, of_k, of_v, of_o = self.strides
-        _ADDRESSES.pack_into(args, _abi.ForwardArgs.q.offset, q.data_ptr(), *of_q, k.data_ptr(), *of_k, v.data_ptr(),
-                             *of_v, o.data_ptr(), *of_o, 0 if lse is None else lse.data_ptr())
+        args = _forward_args(self.args, self.strides, q, k, v, o, lse)
         if not q.is_cuda:
             _abi.check(_abi.library().flashphases_forward(args, None, 0, None), names)
             return o, lse
@@ -270,10 +277,7 @@ class _PreparedTraining:
 
     def arguments(self, q, k, v, kept):
         o, lse, m_and_l, o_lo = kept
-        args = _abi.ForwardArgs.from_buffer_copy(self.args)
-        of_q, of_k, of_v, of_o = self.strides
-        _ADDRESSES.pack_into(args, _abi.ForwardArgs.q.offset, q.data_ptr(), *of_q, k.data_ptr(), *of_k, v.data_ptr(),
-                             *of_v, o.data_ptr(), *of_o, lse.data_ptr())
+        args = _forward_args(self.args, self.strides, q, k, v, o, lse)
         m = m_and_l.data_ptr()
         low = (o_lo.data_ptr(), *self.low_strides) if self.low_strides else (0, 0, 0, 0)
         _KEPT.pack_into(args, _abi.ForwardArgs.m.offset, m, m + self.rows_bytes, *low)
@@ -302,7 +306,7 @@ class _PreparedTraining:
         args = _abi.BackwardArgs.from_buffer_copy(known)
         args.forward = ctypes.pointer(forward_args)
         dq, dk, dv = ((t.data_ptr(), *layout.strides[:3]) for t, layout in zip(gradients, layouts))
-        _GRADIENTS.pack_into(args, _abi.BackwardArgs.dout.offset, dout.data_ptr(), *what[0][:3], 0, *dq, *dk, *dv)
+        _ADDRESSES.pack_into(args, _abi.BackwardArgs.dout.offset, dout.data_ptr(), *what[0][:3], 0, *dq, *dk, *dv)
         _run(_abi.library().flashphases_backward, args, q, workspace_bytes, names)
         return gradients
 
