@@ -30,7 +30,7 @@ struct Choice {
   bool only = false;             // no other phase can do it
   std::string missing = {};      // what no phase has, in words; then it is the definition
 
-  // "auto: 287 TFLOP/s at B·H 256, N 2048, D 64, float16 on NVIDIA H200", "auto: no phase has softcap"
+  // "auto: 287 TFLOP/s at B·H 256, N 2048, D 64, float16 on NVIDIA H200", "auto: no phase has all of …"
   std::string why() const;
 };
 
