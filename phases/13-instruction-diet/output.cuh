@@ -32,13 +32,13 @@ __device__ void store_rows(const std::uint16_t (&tile)[Br][D], int row, Head<T> 
 // #endregion
 
 // #region store-output: O, what rounding took from it, or O in fp32
-// All pairs of neighbours of a warp's rows, of which a lane holds o, go into its rows of a tile as `bits` says.
-template <int D, int Br, int kRowTiles, class F>
-__device__ void put_rows(const float (&o)[kRowTiles][D / 2], std::uint16_t (&tile)[Br][D], int row, const F& bits) {
+// All pairs of neighbours of a warp's rows, of which a lane holds o, go into its rows of a tile, as kBits makes them.
+template <auto kBits, int D, int Br, int kRowTiles>
+__device__ void put_rows(const float (&o)[kRowTiles][D / 2], std::uint16_t (&tile)[Br][D], int row) {
 #pragma unroll
   for (int i = 0; i < kRowTiles * D / 2; i += 2) {
     const int rt = i / (D / 2), j = i % (D / 2), to = row + 16 * rt + 8 * row_of(j) + lane_row();
-    store2(&tile[to][swizzled(to, column_of(j) + lane_column())], bits(o[rt][j], o[rt][j + 1]));
+    store2(&tile[to][swizzled(to, column_of(j) + lane_column())], kBits(o[rt][j], o[rt][j + 1]));
   }
 }
 // A warp's rows of O, through a tile whose rows `row` … nobody else reads any more. kKeeps: what else is wanted.
@@ -50,12 +50,12 @@ __device__ void store_output(const float (&o)[kRowTiles][D / 2], const OutputsOf
     for (int rt = 0; rt < kRowTiles; ++rt)
       store_wide(o[rt], {1, 1}, out.O_wide, first_row + row + 16 * rt + lane_row());
   } else {
-    put_rows(o, tile, row, pack<T>);
+    put_rows<pack<T>>(o, tile, row);
     store_rows<16 * kRowTiles>(tile, row, out.O, first_row);
   }
   if (!kKeeps || !out.O_lo.data) return;
   __syncwarp();  // all lanes have read their last rows of O, which the bits beside it overwrite
-  put_rows(o, tile, row, low_bits<T>);
+  put_rows<low_bits<T>>(o, tile, row);
   store_rows<16 * kRowTiles>(tile, row, out.O_lo, first_row);
 }
 // #endregion

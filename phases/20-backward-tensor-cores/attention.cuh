@@ -232,7 +232,7 @@ struct Warp {
 #pragma unroll
       for (float& x : sum[rt]) x *= factor;
     auto& rows = makes_p() ? reinterpret_cast<std::uint16_t(&)[Bc][D]>(tiles.Q) : tiles.V;
-    phase13::put_rows(sum, rows, warp_key(), pack<T>);
+    phase13::put_rows<pack<T>>(sum, rows, warp_key());
     phase13::store_rows<L::kKeys>(rows, warp_key(), to, first_key());
   }
   // #endregion

@@ -277,7 +277,7 @@ __global__ void __launch_bounds__(128) finish_dq(Backward<T, Variant> a) {
   move_to_centre<D>(dq[0], a.centre + head * D, excess[0], excess[8]);
 #pragma unroll
   for (float& x : dq[0]) x *= a.scale;
-  phase13::put_rows(dq, tiles.dQ, warp_row, pack<T>);
+  phase13::put_rows<pack<T>>(dq, tiles.dQ, warp_row);
   phase13::store_rows<16>(tiles.dQ, warp_row, a.dQ.head(head / a.H, head % a.H), first_row);
 }
 // #endregion

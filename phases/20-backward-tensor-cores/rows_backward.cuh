@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(128, D <= 128 ? 2 : 1) rows_backward(Backward<
 #pragma unroll
     for (float& x : dq[rt]) x *= a.scale;
   }
-  phase13::put_rows(dq, tiles.Q, warp_row, pack<T>);
+  phase13::put_rows<pack<T>>(dq, tiles.Q, warp_row);
   phase13::store_rows<16 * kRowTiles>(tiles.Q, warp_row, a.dQ.head(b, h), first_row);
 }
 // #endregion
