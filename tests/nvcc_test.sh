@@ -136,6 +136,8 @@ unknown '"mov.u32 %0, lost;" : "=r"(*x)' 'the operand lost'
 unknown '"mov.u32 %0, %1;" : "=r"(*x) : "m"(*x)' 'the operand "m"'
 unknown '"{ .reg .b128 wide; }"' '.reg .b128 wide'
 unknown '"{ .reg .b32 many<4>; }"' '.reg .b32 many<4>'
+printf '__global__ void k(int* x) {\n  asm("mov.u32 %%[to], 1;" : [to] "=r"(*x));\n}\nint main() {}\n' >assembly.cu
+refused 'assembly.cu:2: error: inline assembly: the operand [to] has a name, which nvcc refuses; write %0, ' assembly.cu
 
 # __CUDA_ARCH__ may not decide about host code, which has it not.
 cat >choice.cu <<'END'

@@ -66,31 +66,30 @@ class Statement {
     std::string begin = "do { ";
     for (const std::string& label : labels_) begin += "__label__ flash_l_" + label + "; ";
     for (std::size_t i = 0; i < operands_.size(); ++i)
-      begin += "[[maybe_unused]] auto&& flash_" + std::to_string(i) + " = (" + operands_[i].expression + "); ";
+      begin += "[[maybe_unused]] auto&& flash_" + std::to_string(i) + " = (" + operands_[i] + "); ";
     return begin + body_ + "} while (0)";
   }
 
  private:
-  struct Operand {
-    std::string name, expression;  // of %[name]; none
-  };
-
   Text at(std::size_t i) const { return source_.at(i); }
   Malformed refused(const std::string& what) const {
     return source_.malformed(word_, "inline assembly: " + what + " is not simulated; write the operation in CUDA C++");
   }
 
-  // [name] "=r"(expression): the token that closes it.
+  // "=r"(expression): the token that closes it.
   std::size_t read_operand(std::size_t i) {
-    Operand operand;
-    if (at(i) == "[") operand.name = at(i + 1), i += 3;
+    if (at(i) == "[")
+      throw source_.malformed(word_,
+                              "inline assembly: the operand [" + std::string(at(i + 1)) +
+                                  "] has a name, which nvcc refuses; write %0, %1, … in the order of the operands");
+    std::string operand;
     const Text constraint = at(i);
     if (constraint.find_first_not_of("\"=+&rlfdhn") != Text::npos || at(i + 1) != "(")
       throw refused("the operand " + std::string(constraint));
     const std::size_t close = source_.closing(i + 1);
     for (std::size_t t = i + 2; t < close; ++t) {
-      operand.expression += at(t);
-      if (!source_.touch(t)) operand.expression += ' ';
+      operand += at(t);
+      if (!source_.touch(t)) operand += ' ';
     }
     operands_.push_back(std::move(operand));
     return close;
@@ -171,8 +170,7 @@ class Statement {
     // Vectors, addresses and pairs p|q are taken apart: their order says all.
     std::string arguments, one;
     for (const char c : operands + ",") {
-      const bool of_name = (c == '[' && one.ends_with('%')) || (c == ']' && one.find("%[") != std::string::npos);
-      if (of_name || Text("[]{},|").find(c) == Text::npos) {
+      if (Text("[]{},|").find(c) == Text::npos) {
         one += c;
       } else if (one = trimmed(one); !one.empty()) {
         arguments += (arguments.empty() ? "" : ", ") + operand(one);
@@ -182,7 +180,7 @@ class Statement {
     body_ += "::flash::ptx::" + *function + "(" + arguments + "); ";
   }
 
-  // %0, %[name], %laneid, a register, a number, _, or such a thing with an offset behind + or -.
+  // %0, %laneid, a register, a number, _, or such a thing with an offset behind + or -.
   std::string operand(std::string text) {
     if (const std::size_t sign = text.find_first_of("+-", 1); sign != std::string::npos) {
       const std::string offset = trimmed(Text(text).substr(sign + 1));
@@ -198,9 +196,6 @@ class Statement {
     if (is_digit(text[name])) {
       const std::size_t number = std::stoul(text.substr(name, 4));
       if (number < operands_.size()) return "flash_" + std::to_string(number);
-    } else if (text[name] == '[') {
-      for (std::size_t i = 0; i < operands_.size(); ++i)
-        if (text == "%[" + operands_[i].name + "]") return "flash_" + std::to_string(i);
     } else if (const auto special = ptx_special_register(Text(text).substr(name))) {
       return "::flash::ptx::" + *special;
     }
@@ -210,7 +205,7 @@ class Statement {
   const Source& source_;
   std::size_t word_, close_ = 0;
   std::string ptx_, body_;
-  std::vector<Operand> operands_;
+  std::vector<std::string> operands_;  // their expressions
   std::vector<std::string> labels_;
   std::size_t declared_ = 0;
   std::map<std::string, std::string> registers_;  // that .reg declares: their names in C++
