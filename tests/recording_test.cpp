@@ -649,6 +649,7 @@ TEST_CASE("a ring of ranks: who sends what to whom, and each row meets each key 
       std::vector<std::uint64_t> q, k;
       for (const Recording::Part& part : step.parts) {
         if (part.kind == Kind::read || part.kind == Kind::write) continue;
+        if (part.kind != Kind::copy) CHECK(part.rank == step.rank);
         const Recording::Place& place = launch.chip[part.place];
         const std::vector<std::uint64_t> here = rows_at(part.spans, place.element_bytes * place.columns, place.at);
         std::vector<std::uint64_t> from;
