@@ -375,7 +375,8 @@ drive book 390 <<'END'
   const has = (rank, name) => [...boxes()[rank].querySelectorAll(".array")]
     .find(x => x.querySelector("b").textContent === name).querySelector("span").textContent;
   const lies = (rank, name, text) => is(`${name} of rank ${rank}: ${has(rank, name)}`, has(rank, name) === text);
-  is("ranks side by side", boxes().map(x => x.querySelector("h3").textContent).join() === "rank 0,rank 1,rank 2,rank 3");
+  is("ranks side by side",
+    boxes().map(x => x.querySelector("h3").textContent).join() === "rank 0,rank 1,rank 2,rank 3");
   until("rank 1 has its rows", s => s.b === 1);
   shown("say", "rank 1: reads Q rows 16–31, K rows 16–31, V rows 16–31");
   until("keys are sent", s => s.b === 0 && (s.p || []).some(p => p[0] === COPY));
@@ -398,8 +399,8 @@ drive book 390 <<'END'
   until("a row's end", s => s.b === 3 && s.v && !s.a);
   one("row").value = 61;
   one("row").dispatchEvent(new Event("change"));
-  is("row 61 has seen the keys of four ranks", [...one("values").rows].slice(1).map(r => r.cells[1].textContent).join() ===
-    "rank 3,rank 2,rank 1,rank 0");
+  is("row 61 has seen the keys of four ranks",
+    [...one("values").rows].slice(1).map(r => r.cells[1].textContent).join() === "rank 3,rank 2,rank 1,rank 0");
   is("an arrow for each message", one("time").querySelectorAll(".arrow").length === 3 * 4);
   is("no warps", one("warps").hidden && one("hbmhead").textContent === t.whole);
   const waiting = [0, 1, 2, 3].map(rank => [...one("time").querySelectorAll(".waited")]

@@ -687,7 +687,7 @@ TEST_CASE("a ring of ranks: who sends what to whom, and each row meets each key 
   }
 }
 
-TEST_CASE("a ring with several heads, and with fewer rows than ranks; what is not written down is refused by name") {
+TEST_CASE("a ring with several heads, with fewer rows than ranks, and what is refused by name") {
   Rounded<half> inputs([] {
     const auto tensor = [](std::uint32_t stream) { return random_tensor<float>({2, 2, 9, 16}, 1, stream); };
     return Example{tensor(0), tensor(1), tensor(2), make_tensor<float>({2, 2, 9, 16}), {}};

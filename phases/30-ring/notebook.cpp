@@ -20,13 +20,13 @@
 #include <cstring>
 
 #include "phases/30-ring/cost.hpp"
-#include "phases/30-ring/recording.hpp"
 #include "phases/30-ring/ulysses.hpp"
 #include "phases/arrays/tensor.hpp"
 #include "phases/pages/cell.hpp"
 #include "phases/pages/exact.hpp"
 #include "phases/pages/example.hpp"
 #include "phases/pages/svg.hpp"
+#include "phases/ring/recording.hpp"
 
 using namespace flash;
 using namespace flash::phase30;
@@ -216,8 +216,8 @@ CELL("Pairs of a row and a key, by rank") {
 // The picture is a recording of four threads with 16 tokens, zig-zag, {term}`causal`. Whenever a rank calls attention,
 // its worker writes down which of its rows it was given, and which of the keys that lie in its memory; whose they are,
 // the messages say. The colour says it, too. Where they are not a rank's own, a call has half of the keys, or half of
-// the rows. <a href="player-runs.html?phase=30-ring">The player</a> shows such a run step by step, and contiguous pieces
-// to compare with.
+// the rows. <a href="player-runs.html?phase=30-ring">The player</a> shows such a run step by step, and contiguous
+// pieces to compare with.
 
 // %% tags=["hide-input"]
 static RingRun who_holds_what(int n, std::int64_t S) {

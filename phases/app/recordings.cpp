@@ -57,6 +57,14 @@ int main(int count, char** words) {
     for (const Phase* phase : forward_phases()) {
       const Features& can = phase->forward->features;
       if (can.kernel && !available(can, Where::Checked)) continue;
+      if (can.meets(Demand::Ranks)) {  // 62 rows, which four ranks cannot share evenly
+        for (const RingLayout layout : {RingLayout::ZigZag, RingLayout::Contiguous}) {
+          Example example = heads(1, 62, 32);
+          const Options options{.mask = Mask::top_left(), .ring = {4, layout}};
+          all.push_back(recorded(*phase, example.problem_with_lse(options), told));
+        }
+        continue;
+      }
       // Nobody asks for lengths or modifiers here: phases that have them would run as those before them.
       if (!can.records || can.meets(Demand::Lengths) || can.meets(Demand::Softcap)) continue;
       // Without tiles a row is a step of its own: few rows.
@@ -79,12 +87,6 @@ int main(int count, char** words) {
           for (const Mask causal : {Mask::none(), Mask::top_left()})
             if (causal == Mask::none() || (can.meets(Demand::Causal) && !can.tensor_maps()))
               record(*phase, H, N, b, causal, all, told);
-    }
-    // 62 rows, which four ranks cannot share evenly.
-    for (const RingLayout layout : {RingLayout::ZigZag, RingLayout::Contiguous}) {
-      Example example = heads(1, 62, 32);
-      const Options options{.mask = Mask::top_left(), .ring = {4, layout}};
-      all.push_back(recorded(find_phase("30"), example.problem_with_lse(options), told));
     }
     write_file(words[count - 1], json ? json_array(all) : player_page(all));
   } catch (const Error& e) {

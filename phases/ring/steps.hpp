@@ -1,10 +1,10 @@
-// Phase 30: what the ranks of a ring did, as steps of the player: a launch whose blocks are the ranks. Which rows lie in
-// the memory of each, who sends what to whom, whose keys a rank's rows see, m and l of each row after each merge.
+// Phase 30: what the ranks of a ring did, as steps of the player: a launch whose blocks are the ranks. Which rows lie
+// in the memory of each, who sends what to whom, whose keys a rank's rows see, m and l of each row after each merge.
 // Use: RingSteps(recording, whole, split, ranks).write(run_written_down(split, local, phase, limit));
 #pragma once
 #include <filesystem>
 
-#include "phases/30-ring/recording.hpp"
+#include "phases/ring/recording.hpp"
 #include "sim/report/lines.hpp"
 
 namespace flash::phase30 {
