@@ -1049,7 +1049,7 @@ TEST_CASE("a full disk, or a file that cannot be written: one line, and no half 
 TEST_CASE("--player: a page that holds the run, O as without it, and a refusal where no access is seen") {
   const Session s;
   Given<float> in(s);
-  for (const auto& [phase, machine] : {std::pair{"04", "sim"}, {"07", "checked"}, {"09", "checked"}}) {
+  for (const auto& [phase, machine] : {std::pair{"04", "sim"}, {"07", "checked"}, {"09", "checked"}, {"30", "sim"}}) {
     CAPTURE(phase);
     std::vector<std::string> words = {"--player", "player.html", "--machine", machine};
     if (phase == std::string("09"))
@@ -1068,6 +1068,8 @@ TEST_CASE("--player: a page that holds the run, O as without it, and a refusal w
           "--player is none/p.html; expected a file in an existing folder; create " + (s / "none"));
   refused(s, run_words("04", {"--player", "q.npy"}),
           "--player is q.npy; expected a file other than --q; choose another output path");
+  refused(s, run_words("30", {"--player", "p.html", "--ranks", "17"}),
+          "--player is of 17 ranks; expected at most 16; pass --ranks 4");
 }
 
 // ---- Bad input ------------------------------------------------------------------------------------------------------

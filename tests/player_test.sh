@@ -369,7 +369,50 @@ drive book 390 <<'END'
   pick("phase", "19-beyond");
   until("the second warpgroup's product", s => s.w === 4 && (s.p || []).some(p => p[0] === PRODUCT));
   shown("warps", "warpgroup 1 · multiplies · works on (b 0, h 0) rows 64–127 of Q");
+  pick("phase", "30-ring");
+  pick("layout", "contiguous");
+  const boxes = () => [...one("chip").querySelectorAll(":scope > div")];
+  const has = (rank, name) => [...boxes()[rank].querySelectorAll(".array")]
+    .find(x => x.querySelector("b").textContent === name).querySelector("span").textContent;
+  const lies = (rank, name, text) => is(`${name} of rank ${rank}: ${has(rank, name)}`, has(rank, name) === text);
+  is("ranks side by side",
+    boxes().map(x => x.querySelector("h3").textContent).join() === "rank 0,rank 1,rank 2,rank 3");
+  until("rank 1 has its rows", s => s.b === 1);
+  shown("say", "rank 1: reads Q rows 16–31, K rows 16–31, V rows 16–31");
+  until("keys are sent", s => s.b === 0 && (s.p || []).some(p => p[0] === COPY));
+  shown("say", "rank 0: begins to copy K into K[0] of rank 1, V into V[0] of rank 1");
+  shown("film", "sendkeys of rank 0rank 0");
+  lies(1, "K[0]", "holds K rows 0–15 (in flight)");
+  lies(0, "K", "holds K rows 0–15 (being sent)");
+  until("a call", s => s.b === 1 && (s.p || []).some(p => p[0] === CHIP_READ));
+  shown("say", "rank 1: Q rows 16–31 see K rows 16–31 of rank 1");
+  lies(1, "sum.O", "holds results (Q rows 16–31, K rows 16–31, V rows 16–31)");
+  until("a rank waits", s => s.b === 0 && s.a);
+  shown("say", "merges O, m and l of the keys of rank 0; shows its new m, l; waits for its exchange");
+  until("they are there", s => s.b === 1 && (s.p || []).some(p => p[0] === LANDED));
+  lies(1, "K[0]", "holds K rows 0–15");
+  until("rank 0 passes on what it does not use", s => s.b === 0 && (s.p || []).some(p => p[0] === COPY));
+  shown("say", "rank 0: begins to copy K[0] into K[1] of rank 1, V[0] into V[1] of rank 1; waits for its exchange");
+  lies(1, "K[1]", "holds K rows 47–61 (in flight)");
+  until("rank 3 calls with them", s => s.b === 3 && (s.p || []).some(p => p[0] === CHIP_READ));
+  shown("say", "rank 3: Q rows 47–61 see K rows 32–46 of rank 2");
+  until("a row's end", s => s.b === 3 && s.v && !s.a);
+  one("row").value = 61;
+  one("row").dispatchEvent(new Event("change"));
+  is("row 61 has seen the keys of four ranks",
+    [...one("values").rows].slice(1).map(r => r.cells[1].textContent).join() === "rank 3,rank 2,rank 1,rank 0");
+  is("an arrow for each message", one("time").querySelectorAll(".arrow").length === 3 * 4);
+  is("no warps", one("warps").hidden && one("hbmhead").textContent === t.whole);
+  const waiting = [0, 1, 2, 3].map(rank => [...one("time").querySelectorAll(".waited")]
+    .filter(x => Math.floor(+x.getAttribute("y") / 36) === rank).reduce((sum, x) => sum + +x.getAttribute("width"), 0));
+  is("rank 0 waits longer than rank 3: " + waiting, waiting[0] > waiting[3]);
+  go(rec.steps.length);
+  is("nothing is in flight, and the messages are those that were counted",
+    !document.querySelector(".chip .flight, .chip .busy") && one("verdict").className === "verdict good" &&
+    rec.ledger.messages[0] === 3 * 2 * 62 * 32 * 4);
+  fits();
   pick("phase", "04-tiled-v2");
+  pick("causal", "none");
   pick("N", "64");
   pick("Br", "32");
   const kinds = rec.labels.slice(0, 12).map(l => `${l.kinds} ${l.of}`).join("; ");
@@ -465,6 +508,13 @@ drive book 390 '?lang=zh&phase=17-persistent&beside=16-overlap' <<'END'
   for (const word of ["warp", "warpgroup", "wgmma", "phase", "softmax", "counter", "tile", "ring", "full", "empty",
     "mail", "work", "bar", "sync", "wait", "group", "attention", "cuh"]) english.delete(word);
   is("no English word is left: " + [...english], !english.size);
+  fits();
+  beside(null);
+  for (choose(recordings.findIndex(r => r.title === "30-ring")); at < rec.steps.length; go(at + 1))
+    for (const id of ["say", "film", "chip", "chiphead", "hbmhead", "rowhead"])
+      for (const word of one(id).textContent.match(/[a-z]{3,}/g) || []) english.add(word);
+  for (const word of ["rank", "key", "keyrank", "set", "sum"]) english.delete(word);
+  is("none of a ring: " + [...english], !english.size && at > 50);
   fits();
 END
 [ "$failed" = 0 ] && echo 'player: as it should be'

@@ -10,9 +10,11 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 
+#include "phases/30-ring/shares.hpp"
 #include "phases/app/player.hpp"
 #include "phases/interface/phase.hpp"
 #include "phases/pages/example.hpp"
@@ -608,6 +610,109 @@ TEST_CASE("banks: without a swizzle requests are in conflict, with one none is")
   };
   CHECK(conflicts("10") > 0);
   CHECK(conflicts("11") == 0);
+}
+
+// Phase 30's, causal, of 62 rows: four ranks cannot share them evenly.
+static Recording ring(RingLayout layout, int ranks = 4) {
+  Recording r;
+  Example example = random_example(62, 32);
+  const Options options{.mask = Mask::top_left(), .ring = {ranks, layout}};
+  const auto p = example.problem(options);
+  forward(find_phase("30"), p, Where::Sim, {.recording = &r});
+  describe(r, find_phase("30"), p, {});
+  return r;
+}
+
+TEST_CASE("a ring of ranks: who sends what to whom, and each row meets each key that it sees once") {
+  for (const auto& [layout, calls_of] : {std::pair{RingLayout::Contiguous, std::vector{1, 2, 3, 4}},
+                                         {RingLayout::ZigZag, std::vector{4, 4, 4, 4}},
+                                         {RingLayout::Striped, std::vector{4, 4, 4, 4}}}) {
+    CAPTURE(name(layout));
+    const Recording r = ring(layout);
+    const Recording::Launch& launch = r.launches.at(0);
+    CHECK((launch.ranks && launch.grid == launch.cluster && launch.grid[0] == 4));
+    CHECK(waits_played(r) == 0);  // and what was begun has landed
+    CHECK(bytes(r) == bytes(r.ledger.arrays));
+    CHECK(bytes(r).at("messages").first == 3 * 2 * 62 * 32 * sizeof(float));
+    // Played: which token's row of Q or K lies in each row of each place.
+    std::map<std::tuple<unsigned, std::size_t, std::uint64_t>, std::uint64_t> held;
+    const auto rows_at = [&](const Recording::Spans& spans, std::uint64_t row, std::uint64_t begin) {
+      std::vector<std::uint64_t> rows;
+      for (const Recording::Span& s : spans)
+        for (std::uint64_t at = s.first; at < s.end; at += row) rows.push_back((at - begin) / row);
+      return rows;
+    };
+    std::map<std::pair<std::uint64_t, std::uint64_t>, int> met;
+    std::vector<int> calls(4);
+    for (const Recording::Step& step : r.steps) {
+      CHECK((step.block == step.rank && step.rank < 4));
+      std::vector<std::uint64_t> q, k;
+      for (const Recording::Part& part : step.parts) {
+        if (part.kind == Kind::read || part.kind == Kind::write) continue;
+        if (part.kind != Kind::copy) CHECK(part.rank == step.rank);
+        const Recording::Place& place = launch.chip[part.place];
+        const std::vector<std::uint64_t> here = rows_at(part.spans, place.element_bytes * place.columns, place.at);
+        std::vector<std::uint64_t> from;
+        if (part.kind == Kind::copy) {
+          const Recording::Place& theirs = launch.chip[static_cast<std::size_t>(part.source)];
+          CHECK((part.rank == (step.rank + 1) % 4 && part.from_rank == static_cast<int>(step.rank)));
+          for (const std::uint64_t row : rows_at(part.from, 32 * sizeof(float), theirs.at))
+            from.push_back(held.at({step.rank, static_cast<std::size_t>(part.source), row}));
+        } else if (part.kind == Kind::chip_write && part.source >= 0) {
+          from = rows_at(part.from, 32 * sizeof(float), 0);
+        }
+        if (!from.empty()) REQUIRE(from.size() == here.size());
+        for (std::size_t i = 0; i < from.size(); ++i) held[{part.rank, part.place, here[i]}] = from[i];
+        if (part.kind == Kind::chip_read && (place.name == "Q" || place.name[0] == 'K'))
+          for (const std::uint64_t row : here)
+            (place.name == "Q" ? q : k).push_back(held.at({step.rank, part.place, row}));
+      }
+      if (q.empty()) continue;
+      ++calls[step.rank];
+      for (const std::uint64_t row : q)
+        for (const std::uint64_t key : k) ++met[{row, key}];
+      const phase30::Split split(layout, 4, 62, 62, Mask::top_left());
+      const std::string whose = step.label.substr(5);
+      REQUIRE(step.label == "rank " + whose);
+      const phase30::Share keys = split.keys(std::stoi(whose));
+      std::set<std::uint64_t> owned;
+      for (std::int64_t i = 0; i < keys.size(); ++i) owned.insert(static_cast<std::uint64_t>(keys[i]));
+      for (const std::uint64_t key : k) CHECK(owned.contains(key));
+    }
+    CHECK(calls == calls_of);
+    for (const auto& [pair, times] : met) CHECK(times == 1);
+    for (std::uint64_t row = 0; row < 62; ++row)
+      for (std::uint64_t key = 0; key <= row; ++key) CHECK(met.contains({row, key}));
+    for (int again = 0; again < 3; ++again) CHECK(to_json(ring(layout)) == to_json(r));  // no thread decides it
+  }
+}
+
+TEST_CASE("a ring with several heads, with fewer rows than ranks, and what is refused by name") {
+  Rounded<half> inputs([] {
+    const auto tensor = [](std::uint32_t stream) { return random_tensor<float>({2, 2, 9, 16}, 1, stream); };
+    return Example{tensor(0), tensor(1), tensor(2), make_tensor<float>({2, 2, 9, 16}), {}};
+  }());
+  const Phase& phase = find_phase("30");
+  const auto record = [&](RingOptions options) {
+    Recording r;
+    const auto p = inputs.problem({.mask = Mask::top_left(), .ring = options});
+    forward(phase, p, Where::Sim, {.recording = &r});
+    describe(r, phase, p, {});
+    CHECK(waits_played(r) == 0);
+    CHECK(bytes(r) == bytes(r.ledger.arrays));
+    return r;
+  };
+  const Recording r = record({3, RingLayout::ZigZag});
+  CHECK(r.note.find(" · ranks 3 · layout zig-zag") != std::string::npos);
+  CHECK((r.arrays.at(0).head_rows == 9 && r.arrays.at(0).heads == 2));
+  CHECK(last(r, "m").size() == 2 * 2 * 9);
+  CHECK(record({16, RingLayout::Contiguous}).launches[0].grid[0] == 16);
+  CHECK(record({1, RingLayout::Striped}).steps.size() == 5);  // loads, calls, merges, divides, stores
+  const auto refused = [&](RingOptions options, const std::string& line) {
+    CHECK_THROWS_WITH_AS(record(options), doctest::Contains(line.c_str()), Error);
+  };
+  refused({2, RingLayout::Ulysses}, "--player is given with layout ulysses; expected a ring, whose steps are shown");
+  refused({17, RingLayout::Striped}, "--player is of 17 ranks; expected at most 16; pass --ranks 4");
 }
 
 TEST_CASE("on chip: the members of the struct, and from which rows of which array their contents are") {

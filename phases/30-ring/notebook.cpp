@@ -20,15 +20,13 @@
 #include <cstring>
 
 #include "phases/30-ring/cost.hpp"
-#include "phases/30-ring/ring.hpp"
 #include "phases/30-ring/ulysses.hpp"
 #include "phases/arrays/tensor.hpp"
 #include "phases/pages/cell.hpp"
 #include "phases/pages/exact.hpp"
 #include "phases/pages/example.hpp"
 #include "phases/pages/svg.hpp"
-#include "phases/ring/local.hpp"
-#include "phases/ring/threads.hpp"
+#include "phases/ring/recording.hpp"
 
 using namespace flash;
 using namespace flash::phase30;
@@ -215,78 +213,52 @@ CELL("Pairs of a row and a key, by rank") {
 // ```{region} ring.hpp forward
 // ```
 
-// The picture is a recording of four threads with 16 tokens, zig-zag, {term}`causal`. Each number of K and Q is the
-// number of its token; whenever a rank calls attention, its worker writes down which tokens it was given. The colour
-// says whose keys they are. Where they are not a rank's own, a call has half of the keys, or half of the rows.
+// The picture is a recording of four threads with 16 tokens, zig-zag, {term}`causal`. Whenever a rank calls attention,
+// its worker writes down which of its rows it was given, and which of the keys that lie in its memory; whose they are,
+// the messages say. The colour says it, too. Where they are not a rank's own, a call has half of the keys, or half of
+// the rows. <a href="player-runs.html?phase=30-ring">The player</a> shows such a run step by step, and contiguous
+// pieces to compare with.
 
 // %% tags=["hide-input"]
-// The tokens of a call's rows and keys.
-struct Held {
-  int rank, step;
-  std::vector<int> rows, keys;
-};
-class Recorder : public HostWorker {
- public:
-  Recorder(int rank) : HostWorker(definition::phase), rank_(rank) {}
-  void call(const AnyProblem& part) const override {
-    const auto tokens = [](const AnyView& view) {
-      std::vector<int> all;
-      for (std::int64_t i = 0; i < view.S(); ++i)
-        all.push_back(int(static_cast<const float*>(view.data)[i * view.stride[2]]));
-      return all;
-    };
-    held.push_back({rank_, int(held.size()), tokens(part.q), tokens(part.k)});
-    HostWorker::call(part);
-  }
-  mutable std::vector<Held> held;
-
- private:
-  int rank_;
-};
-static std::vector<Held> who_holds_what(int n, std::int64_t S) {
-  Sequence4 tokens(1, 1, S, 1);
-  for (std::int64_t i = 0; i < S; ++i) tokens.q.data()[i] = tokens.k.data()[i] = float(i);
-  AnyProblem p = tokens.problem(Mask::top_left());
+static RingRun who_holds_what(int n, std::int64_t S) {
+  Sequence4 sequence(1, 1, S, 1);
+  AnyProblem p = sequence.problem(Mask::top_left());
   p.options.ring = {n, RingLayout::ZigZag};
   const Split split(p, n);
-  std::vector<std::vector<Held>> held(static_cast<std::size_t>(n));
-  on_threads(n, 60, [&](Comm& comm) {
-    Local mine(p, split, comm.rank);
-    const Recorder worker(comm.rank);
-    ring_forward(comm, split, mine.problem(), worker);
-    held[static_cast<std::size_t>(comm.rank)] = worker.held;
-  });
-  std::vector<Held> all;
-  for (const std::vector<Held>& rank : held) all.insert(all.end(), rank.begin(), rank.end());
-  return all;
+  std::vector<Local> local;
+  for (int rank = 0; rank < n; ++rank) local.emplace_back(p, split, rank);
+  return run_written_down(split, local, definition::phase, 60);
 }
 
 CELL("Whose keys are where, and what comes out") {
   constexpr int n = 4, S = 16, width = 128, left = 76;
-  const std::vector<Held> held = who_holds_what(n, S);
+  const RingRun run = who_holds_what(n, S);
   svg::Canvas canvas(left + n * (width + 18), 300, "Who holds what in each step, as it was recorded");
   const Split split(RingLayout::ZigZag, n, S, S, Mask::top_left());
-  const auto text = [](const std::vector<int>& tokens) {
+  const auto text = [](const Share& tokens, std::int64_t first, std::int64_t count) {
     std::string list;
-    for (const int token : tokens) list += (list.empty() ? "" : " ") + std::to_string(token);
+    for (std::int64_t i = first; i < first + count; ++i) list += (list.empty() ? "" : " ") + std::to_string(tokens[i]);
     return list;
   };
-  bool in_turn = held.size() == n * n;
+  int calls = 0;
+  bool in_turn = true;
   for (int step = 0; step < n; ++step)
     canvas.text(left + step * (width + 18), 48, "step " + std::to_string(step), "font-size=\"12\"");
   for (int rank = 0; rank < n; ++rank)
     canvas.text(12, 80 + rank * 60, "rank " + std::to_string(rank), "font-size=\"13\"");
-  for (const Held& it : held) {
-    int whose = 0;  // whose keys the first of them is
-    while (split.keys(whose)[0] != it.keys[0]) ++whose;
-    const int x = left + it.step * (width + 18), y = 56 + it.rank * 60;
-    in_turn = in_turn && whose == (it.rank - it.step + n) % n;
-    canvas.rect(x, y, width, 42, std::string("rx=\"4\" fill=\"") + colours[whose] + "\"");
-    canvas.text(x + 8, y + 18, "rows " + text(it.rows), "font-size=\"11\" fill=\"#000000\"");
-    canvas.text(x + 8, y + 34, "keys " + text(it.keys), "font-size=\"11\" fill=\"#000000\"");
-    if (it.step + 1 < n) canvas.arrow(x + width, y + 21, x + width + 16, 77 + ((it.rank + 1) % n) * 60, "#777777", 1);
-  }
-  expect(in_turn, "a step later a rank has the keys that the one before had");
+  for (const int rank : {0, 1, 2, 3})
+    for (const Deed& it : run.deeds) {
+      if (it.what != Deed::Calls || it.rank != rank) continue;
+      const int x = left + it.round * (width + 18), y = 56 + rank * 60;
+      ++calls, in_turn = in_turn && it.whose == (rank - it.round + n) % n;
+      canvas.rect(x, y, width, 42, std::string("rx=\"4\" fill=\"") + colours[it.whose] + "\"");
+      canvas.text(x + 8, y + 18, "rows " + text(split.rows(rank), it.part.q0, it.part.rows),
+                  "font-size=\"11\" fill=\"#000000\"");
+      canvas.text(x + 8, y + 34, "keys " + text(split.keys(it.whose), it.part.k0, it.part.keys),
+                  "font-size=\"11\" fill=\"#000000\"");
+      if (it.round + 1 < n) canvas.arrow(x + width, y + 21, x + width + 16, 77 + ((rank + 1) % n) * 60, "#777777", 1);
+    }
+  expect(in_turn && calls == n * n, "a step later a rank has the keys that the one before had");
   picture("30-round", canvas.str());
 
   Example e = sentence();

@@ -13,7 +13,6 @@ inline constexpr int default_ranks = 4, most_ranks = 64;
 inline constexpr Features features{
     .meets = {Demand::Causal, Demand::Window, Demand::Lse, Demand::Kept, Demand::WideOutput, Demand::FewerHeads,
               Demand::OtherDv, Demand::Softcap, Demand::AnyStride, Demand::Ranks},
-    .records = false,
     .tiles = false};
 
 inline constinit Pass forward_pass{features, &definition::phase}, backward_pass{features, &definition::phase};

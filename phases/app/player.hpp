@@ -16,6 +16,8 @@ inline void describe(Recording& recording, const Phase& phase, const AnyProblem&
                    (p.Sk() == p.Sq() ? "" : " × " + number(p.Sk())) + " · D " + number(p.D()) + " · " + name(p.type) +
                    (blocks.Br ? " · Br " + number(blocks.Br) + " · Bc " + number(blocks.Bc) : "") + " · causal " +
                    name(p.options.mask);
+  if (!recording.launches.empty() && recording.launches[0].ranks)
+    recording.note += " · ranks " + number(recording.launches[0].grid[0]) + " · layout " + name(p.options.ring.layout);
   // Where all heads lie one behind the other, a row's number tells its head, too.
   const auto all_heads = [&](const Recording::Place& array, std::int64_t rows, bool dense) {
     return dense && p.B() * p.H() > 1 && array.columns > 0 &&

@@ -12,14 +12,13 @@
 namespace flash {
 namespace {
 
-template <class Inputs>
-std::string recorded(const Phase& phase, Inputs& inputs, const Options& options, Told& told) {
+template <class T>
+std::string recorded(const Phase& phase, const Problem<T>& p, Told& told) {
   Recording recording;
-  const auto p = inputs.problem(options);
   const Where where = phase.kernel() ? Where::Checked : Where::Sim;
   const Run run = forward(phase, p, where, {.recording = &recording});
   const bool tiled = phase.kernel();
-  describe(recording, phase, p, tiled ? run.blocks : Blocks{options.block_q, options.block_k});
+  describe(recording, phase, p, tiled ? run.blocks : Blocks{p.options.block_q, p.options.block_k});
   return to_json(recording, &told);
 }
 
@@ -35,10 +34,10 @@ void record(const Phase& phase, std::int64_t H, std::int64_t N, Blocks blocks, M
   Example example = heads(H, N, D);
   const Options options{.mask = causal, .block_q = blocks.Br, .block_k = blocks.Bc};
   if (can.types.contains(Type::Float32)) {
-    all.push_back(recorded(phase, example, options, told));
+    all.push_back(recorded(phase, example.problem(options), told));
   } else {
     Rounded<half> rounded(example);
-    all.push_back(recorded(phase, rounded, options, told));
+    all.push_back(recorded(phase, rounded.problem(options), told));
   }
 }
 
@@ -58,6 +57,14 @@ int main(int count, char** words) {
     for (const Phase* phase : forward_phases()) {
       const Features& can = phase->forward->features;
       if (can.kernel && !available(can, Where::Checked)) continue;
+      if (can.meets(Demand::Ranks)) {  // 62 rows, which four ranks cannot share evenly
+        for (const RingLayout layout : {RingLayout::ZigZag, RingLayout::Contiguous}) {
+          Example example = heads(1, 62, 32);
+          const Options options{.mask = Mask::top_left(), .ring = {4, layout}};
+          all.push_back(recorded(*phase, example.problem_with_lse(options), told));
+        }
+        continue;
+      }
       // Nobody asks for lengths or modifiers here: phases that have them would run as those before them.
       if (!can.records || can.meets(Demand::Lengths) || can.meets(Demand::Softcap)) continue;
       // Without tiles a row is a step of its own: few rows.

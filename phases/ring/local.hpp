@@ -7,6 +7,7 @@
 
 #include "phases/interface/operands.hpp"
 #include "phases/ring/rows.hpp"
+#include "sim/ledger.hpp"
 
 namespace flash::phase30 {
 
@@ -25,6 +26,7 @@ class Local {
     }
   }
   const AnyProblem& problem() const { return problem_; }
+  Ledger ledger;  // bytes of the whole arrays that were read and written
   void put_back(const AnyProblem& whole) {
     for (Held& held : arrays_)
       if (is_written(*held.operand, whole)) move(whole, held, true);
@@ -39,10 +41,13 @@ class Local {
   void move(const AnyProblem& whole, Held& held, bool back) {
     const AnyView &from = whole.*held.operand->view, mine = held.array.view();
     const Type type = held.array.type;
+    ArrayTraffic& traffic = ledger.array(held.operand->name);
     for_each_row(mine, [&](std::int64_t b, std::int64_t h, std::int64_t s) {
       std::byte* theirs = row_at(from, type, b, h, share(*held.operand)[s]);
       std::byte* ours = row_at(mine, type, b, h, s);
-      std::memcpy(back ? theirs : ours, back ? ours : theirs, static_cast<std::size_t>(mine.D() * bytes_of(type)));
+      const std::size_t bytes = static_cast<std::size_t>(mine.D() * bytes_of(type));
+      std::memcpy(back ? theirs : ours, back ? ours : theirs, bytes);
+      (back ? traffic.written_bytes : traffic.read_bytes) += bytes;
     });
   }
 

@@ -87,7 +87,7 @@ class ThreadComm : public Comm {
 };
 
 // body(comm) on each rank; rethrows what the first rank threw that failed. Returns what all ranks have sent, in bytes.
-template <class Body>
+template <class Engine = ThreadComm, class Body>
 std::uint64_t on_threads(int ranks, double limit_seconds, const Body& body) {
   Meeting meeting;
   meeting.messages.resize(static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks));
@@ -95,7 +95,7 @@ std::uint64_t on_threads(int ranks, double limit_seconds, const Body& body) {
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank)
     threads.emplace_back([&, rank] {
-      ThreadComm comm(meeting, rank, ranks, limit_seconds);
+      Engine comm(meeting, rank, ranks, limit_seconds);
       std::exception_ptr failure;
       try {
         body(comm);

@@ -177,7 +177,8 @@ std::string to_json(const Recording& r, Told* told) {
   out += ",\n\"launches\":" + list_of(r.launches, [&](const Recording::Launch& l) {
            return "{\"kernel\":" + json_string(l.kernel) + ",\"grid\":" + three(l.grid) +
                   ",\"block\":" + three(l.block) + (l.cluster == none ? "" : ",\"cluster\":" + three(l.cluster)) +
-                  ",\"bytes\":" + json(l.chip_bytes) + ",\"chip\":" + list_of(l.chip, places) + ",\"mbarriers\":" +
+                  (l.ranks ? ",\"ranks\":1" : "") + ",\"bytes\":" + json(l.chip_bytes) +
+                  ",\"chip\":" + list_of(l.chip, places) + ",\"mbarriers\":" +
                   list_of(l.mbarriers,
                           [](const Recording::Mbarrier& m) {
                             return "[" + json_string(m.name) + "," + std::to_string(m.arrivals) +

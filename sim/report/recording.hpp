@@ -45,6 +45,7 @@ struct Recording {
     std::uint64_t chip_bytes = 0;
     std::vector<Place> chip = {};
     std::vector<Mbarrier> mbarriers = {};
+    bool ranks = false;  // its blocks are the ranks of a ring (phase 30), and what is on chip lies in a rank's memory
   };
 
   // copy, landed: an asynchronous copy to the chip begins, is done; store, stored: TMA's way back, by copies or
