@@ -407,13 +407,17 @@ TEST_CASE("help: the flags, and a line for each phase with what it can do") {
 }
 
 TEST_CASE_TEMPLATE("every phase on every machine: O, LSE and the report", T, float, half, bfloat16) {
+  // Checking and counting takes its time, and what is counted depends on the type's size alone. A mask reaches the
+  // phases of both 16-bit types in the same way.
+  const bool is_bfloat16 = std::is_same_v<T, bfloat16>;
   for (const Promise& phase : phases())
-    for (const std::string& machine : phase.machines)
+    for (const std::string& machine : phase.machines) {
+      if (is_bfloat16 && machine == "checked") continue;
+      const bool all_masks = phase.causal && (sizeof(T) == 4 || (machine == "sim" && !is_bfloat16));
+      const std::string one = phase.causal ? "bottom-right" : "none";
       for (const char* causal : {"none", "top-left", "bottom-right"})
-        // Checking and counting takes its time, and what is counted depends on the type's size alone.
-        if (phase.causal ? machine == "sim" || sizeof(T) == 4 || std::string(causal) == "bottom-right"
-                         : std::string(causal) == "none")
-          try_phase<T>(phase, machine, causal);
+        if (all_masks || causal == one) try_phase<T>(phase, machine, causal);
+    }
 }
 
 TEST_CASE("what a phase's line in the help denies is refused") {
