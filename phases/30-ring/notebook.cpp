@@ -246,7 +246,7 @@ CELL("Whose keys are where, and what comes out") {
     canvas.text(left + step * (width + 18), 48, "step " + std::to_string(step), "font-size=\"12\"");
   for (int rank = 0; rank < n; ++rank)
     canvas.text(12, 80 + rank * 60, "rank " + std::to_string(rank), "font-size=\"13\"");
-  for (const int rank : {0, 1, 2, 3})
+  for (int rank = 0; rank < n; ++rank)
     for (const Deed& it : run.deeds) {
       if (it.what != Deed::Calls || it.rank != rank) continue;
       const int x = left + it.round * (width + 18), y = 56 + rank * 60;

@@ -58,6 +58,12 @@ class HostWorker : public Worker {
     phase30::copy(from.o.view(), Type::Float32, mine.o, mine.out, mine.o_lo);
   }
 
+  // What a row has of m and l.
+  static RowSum get(const Merged& of, std::int64_t row) {
+    const float sum = numbers(of.sum)[row];
+    return sum == 0 ? RowSum{} : RowSum{numbers(of.top)[row], sum, numbers(of.unit)[row]};
+  }
+
  protected:
   std::shared_ptr<void> allocate(std::size_t bytes) const override {
     return {::operator new(bytes), [](void* memory) { ::operator delete(memory); }};
@@ -65,10 +71,6 @@ class HostWorker : public Worker {
 
  private:
   static float* numbers(const Dense& array) { return static_cast<float*>(array.memory.get()); }
-  static RowSum get(const Merged& of, std::int64_t row) {
-    const float sum = numbers(of.sum)[row];
-    return sum == 0 ? RowSum{} : RowSum{numbers(of.top)[row], sum, numbers(of.unit)[row]};
-  }
   static void put(const Merged& to, std::int64_t row, const RowSum& x) {
     numbers(to.top)[row] = x.top, numbers(to.sum)[row] = x.sum, numbers(to.unit)[row] = x.unit;
   }

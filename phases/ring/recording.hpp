@@ -44,12 +44,10 @@ class RankLog {
     Deed& d = add(Deed::Merges);
     const std::int64_t S = to.o.shape[2], rows = set.o.shape[2];
     d.part.q0 = set.first, d.part.rows = rows, d.o = set.o.memory.get();
-    const auto number = [](const Dense& of, std::int64_t i) { return static_cast<const float*>(of.memory.get())[i]; };
     for (std::int64_t r = 0; r < set.o.shape[0] * set.o.shape[1] * rows; ++r) {
-      const std::int64_t i = r / rows * S + set.first + r % rows;
-      const float sum = number(to.sum, i);
-      d.m.push_back(sum == 0 ? -definition::infinity : number(to.top, i) * 0.693147181f);
-      d.l.push_back(sum == 0 ? 0 : sum * number(to.unit, i));
+      const RowSum row = HostWorker::get(to, r / rows * S + set.first + r % rows);
+      d.m.push_back(row.top * 0.693147181f);
+      d.l.push_back(row.l());
     }
   }
   void arrived() {  // K, then V
