@@ -103,6 +103,38 @@ TEST_CASE("checked: each modifier at D = 128") {
   }
 }
 
+// Alone it has a kernel of its own, where two neighbours are one access: with 296 keys, not with 151. sharing: of rows,
+// heads and batch entries. The kernel stores dbias, too, without it, or adds, if two share it, or in the atomic mode.
+// Some of it is -inf.
+TEST_CASE_TEMPLATE("a bias alone", T, half, bfloat16) {
+  for (const int sharing : {0, 1, 3, 6})
+    for (const bool causal : {false, true}) {
+      FeatureCase c{.on = {Feature::Bias}, .B = 2, .H = 2, .Sq = 200, .Sk = 296, .D = 128, .sharing = sharing};
+      if (causal) c.on.insert(Feature::Causal), c.on.insert(Feature::GroupedHeads), c.keeps = false;
+      check_case<T>(phase28::phase, Where::Sim, c);
+    }
+  for (const int sharing : {3, 7}) {
+    FeatureInputs<T> in({.on = {Feature::Bias, Feature::Causal}, .Sq = 70, .Sk = 90, .D = 128, .sharing = sharing});
+    AnyProblem gradients = in.gradients();
+    gradients.options.mode = BackwardMode::Atomic;
+    enter(phase28::phase, in.problem()), enter(phase28::phase, gradients);
+    INFO(text(in.c));
+    expect_none(in.complaints(true, 2, true));
+  }
+  FeatureCase odd = small({Feature::Bias}, 128);
+  odd.Sk = 151;
+  check_case<T>(phase28::phase, Where::Sim, odd);
+}
+
+TEST_CASE("checked: a bias alone") {
+  if (cannot_run(phase28::phase, Where::Checked)) return;
+  for (const int sharing : {0, 1, 4}) {
+    FeatureCase c{.on = {Feature::Bias, Feature::Causal}, .B = 2, .H = 1, .Sq = 130, .Sk = 150, .D = 128};
+    c.sharing = sharing;
+    check_case<half>(phase28::phase, Where::Checked, c);
+  }
+}
+
 // A tile before the diagonal, tiles on it, and tiles behind it.
 TEST_CASE("checked: ALiBi on both sides of the diagonal") {
   for (const Phase* phase : both)
@@ -264,16 +296,21 @@ TEST_CASE("softcap of NaN") {
 
 TEST_CASE("NaN in keys that a mask or a bias hides") {
   for (const Phase* phase : both)
-    for (const Feature feature : {Feature::BoolMask, Feature::Bias}) {
-      FeatureInputs<half> with(small({feature}, 64)), without(small({feature}, 64));
+    for (const auto& [feature, D, Sk] : {std::tuple<Feature, std::int64_t, std::int64_t>{Feature::BoolMask, 64, 150},
+                                         {Feature::Bias, 64, 150},
+                                         {Feature::Bias, 128, 150}}) {
+      FeatureCase c = small({feature}, D);
+      c.Sk = Sk;
+      FeatureInputs<half> with(c), without(c);
       for (FeatureInputs<half>* in : {&with, &without})
         for (std::int64_t n = 0; n < 2 * 2 * 70; ++n)
           for (const std::int64_t j : {3, 140}) {
-            if (feature == Feature::Bias) in->bias[n * 150 + j] = from_float<half>(-INFINITY);
-            if (feature == Feature::BoolMask) in->allowed[n * 150 + j] = 0;
+            const auto at = static_cast<std::size_t>(n * Sk + j);
+            if (feature == Feature::Bias) in->bias[at] = from_float<half>(-INFINITY);
+            if (feature == Feature::BoolMask) in->allowed[at] = 0;
           }
       for (int b = 0; b < 2; ++b)
-        for (const std::int64_t j : {3, 140}) std::fill_n(with.k.view.row(b, 1, j), 64, from_float<half>(NAN));
+        for (const std::int64_t j : {3, 140}) std::fill_n(with.k.view.row(b, 1, j), D, from_float<half>(NAN));
       enter(*phase, with.problem()), enter(*phase, without.problem());
       CHECK(with.results() == without.results());
     }

@@ -183,6 +183,8 @@ struct Consumer {
   // Of a Q tile's first K/V tile: nothing has been summed yet.
   __device__ __forceinline__ void first_probabilities() {
     draw_kept(my_tiles - 1);
+    if constexpr (Variant::modifies)
+      band.template fetch<Bc / 2>(work.head, H, row, (my_tiles - 1) * Bc + lane % 4 * 2);
     wgmma_wait<0>(s);
     tiles.K_ring.release(K), K.next();
     if (my_tiles == 1) tiles.Q_ring[warpgroup].release(Q);

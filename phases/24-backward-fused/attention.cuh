@@ -38,6 +38,8 @@ struct Consumer {
   __device__ Consumer(Tiles<D, Br, Bc>& tiles, const Backward<T>& a, const Variant& band, int warpgroup)
       : tiles(tiles), a(a), band(band), warpgroup(warpgroup) {}
   __device__ __forceinline__ const Share& share() const { return tiles.shares[to.stage]; }
+  // The lane's first row of its warpgroup's products; and the one 8 below.
+  static __device__ int my_row() { return threadIdx.x % 128 / 32 * 16 + lane_row(); }
   __device__ Cursor<1> keys() const { return {0, static_cast<unsigned>(to.stage)}; }  // of K and V, a round a share
   __device__ __forceinline__ bool next_share() {                                      // false: there is none
     tiles.share_ring.wait_full(to);
@@ -45,9 +47,8 @@ struct Consumer {
     const QueryRange tiles_of_share = share().tiles;
     range = {uniform(tiles_of_share.first), uniform(tiles_of_share.full), uniform(tiles_of_share.end)};
     first_key = uniform(share().work.kv_tile) * Bc + warpgroup * 64;
-    const int my_key = first_key + threadIdx.x % 128 / 32 * 16 + lane_row();
     const auto& its = of_sequence(band, share().work.head, a.H);
-    find_from(my_key, band.tile_of(range.end - 1), its);
+    find_from(first_key + my_row(), band.tile_of(range.end - 1), its);
 #pragma unroll
     for (int i = 0; i < D / 2; ++i) dv[i] = dk[i] = 0;
     if constexpr (Variant::windows) part.template enter<Br, Bc>(share().work.kv_tile, its);
@@ -92,14 +93,15 @@ struct Consumer {
     if constexpr (Variant::drops)
       band.template flags_of_keys<Br>(kept, share().work.head + band.member_of(number), a.H, band.tile_of(number) * Br,
                                       first_key + threadIdx.x % 128 / 32 * 16);
+    const int my_query = band.tile_of(number) * Br + lane_column(), my_key = first_key + my_row();
+    if constexpr (Variant::modifies)
+      band.fetch_again(p, share().b, share().h + band.member_of(number), my_query, my_key);
     wgmma_wait<1>(s);  // all but the last: S is there
     if constexpr (Variant::modifies)
-      band.template score_again<T, true>(s, p, share().b, share().h + band.member_of(number),
-                                         band.tile_of(number) * Br + lane_column(),
-                                         first_key + threadIdx.x % 128 / 32 * 16 + lane_row());
+      band.template score_again<T, true>(s, p, share().b, share().h + band.member_of(number), my_query, my_key);
     probabilities(s, tiles.rows[at.stage], extreme, a);
     if constexpr (Variant::skips)
-      if (masked) find_from(first_key + threadIdx.x % 128 / 32 * 16 + lane_row(), band.tile_of(number), band);
+      if (masked) find_from(my_key, band.tile_of(number), band);
     if (masked) part.hide(s, from);
     if (band.ends_tile(number)) from[0] += Br, from[1] += Br;
     if constexpr (Variant::modifies) band.template round_and_weigh<T>(p, s);
@@ -111,6 +113,8 @@ struct Consumer {
     wgmma_wait<kEarly>(dp);
     if constexpr (Variant::drops) band.drop_gradient(dp, kept);
     gradients(dp, s, tiles.rows[at.stage]);
+    if constexpr (Variant::modifies)
+      band.take_gradient(dp, share().b, share().h + band.member_of(number), my_query, my_key);
     if (!kEarly && !Variant::modifies) round_p<T>(p, s);
     if constexpr (Variant::drops && !kEarly) band.drop_keys(p, kept);
     round_p<T>(ds, dp);

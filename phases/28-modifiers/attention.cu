@@ -1,5 +1,5 @@
 // Phase 28's kernels, compiled once per machine (cmake/phases.cmake): their entry points are added to the phase.
-// All there is to read is in attention.cuh, modified.cuh, modifiers.cuh and gradients.cuh.
+// All there is to read is in attention.cuh, modified.cuh, modifiers.cuh, bias.cuh and gradients.cuh.
 // Use: phase.hpp declares what is here.
 #include "phases/28-modifiers/attention.cuh"
 #include "phases/28-modifiers/passes.cuh"

@@ -93,6 +93,8 @@ struct Attention : phase19::Attention {
       // Phase 18's kernel has no registers for arrays: where others are asked for, phase 19's own has D = 128, too.
       if constexpr (HasLean<Modifier>)
         phase19::Attention::launch<T, D, Br, Bc, Modified<Base, Modifier>>(scored);
+      else if constexpr (Fetches<Modifier>)
+        phase19::Attention::launch_here<T, D, Br, Bc, Modified<Base, Modifier>>(scored);
       else
         with_lists<Base, Blocks{Br, Bc}>(scored, p.workspace[1], false, [](const DeviceProblem<T>& listed) {
           phase19::Attention::launch_here<T, D, Br, Bc, Listed<Modifier>>(listed);
@@ -103,8 +105,11 @@ struct Attention : phase19::Attention {
 struct Gradients : phase24::Gradients {
   template <class T, int D, int Br, int Bc>
   static void launch(const DeviceProblem<T>& p) {
+    BiasGradient gradient = BiasGradient::Left;
     with_modifier<D>(p, [&]<class Modifier>(const DeviceProblem<T>& scored) {
-      if constexpr (HasLean<Modifier>)
+      if constexpr (Fetches<Modifier>) gradient = bias_gradient_of(*p.all, p.mode);
+      if (gradient == BiasGradient::Added) clear_bias_gradient(p);
+      if constexpr (HasLean<Modifier> || Fetches<Modifier>)
         launch_fused<T, D, Br, Bc, Modified<Base, Modifier>>(scored);
       else
         with_lists<Base, Blocks{Br, Bc}, Blocks{Br, Bc}>(
@@ -113,7 +118,7 @@ struct Gradients : phase24::Gradients {
     });
     const auto* const pieces = static_cast<const phase23::RowPiece*>(p.workspace[2]);
     launch_score_gradients<D, Modified<Base, Combined<T>>>(with_scores_of<Combined<T>>(p), pieces->delta,
-                                                           sizeof *pieces / 4);
+                                                           sizeof *pieces / 4, gradient);
   }
 };
 // #endregion

@@ -2,6 +2,7 @@
 // which modifier a problem gets.
 // Use: with_modifier<D>(p, [&]<class Modifier>(const DeviceProblem<T>& scored) { … });
 #pragma once
+#include "phases/28-modifiers/bias.cuh"
 #include "phases/28-modifiers/masks.cuh"
 #include "phases/28-modifiers/modifiers.cuh"
 
@@ -82,6 +83,8 @@ void with_modifier(const DeviceProblem<T>& p, const F& launch) {
       return launch.template operator()<Alibi>(with_scores_of<Alibi>(p));
     if (masks && !all.slopes.given() && !adds && !bends && positive)
       return launch.template operator()<Masks>(with_scores_of<Masks>(p));
+    if (all.bias.given() && Bias<T>::takes(all.bias) && !all.sinks.given() && !masks && !all.slopes.given() && !bends)
+      return launch.template operator()<Bias<T>>(with_scores_of<Bias<T>>(p));
   }
   launch.template operator()<Combined<T>>(with_scores_of<Combined<T>>(p));
 }

@@ -70,13 +70,15 @@ template <class T, int D, class Variant>
 __global__ void __launch_bounds__(128)
     bias_gradient(Heads<const T> Q, Heads<const T> dO /*[B, H, Sq, D]*/, Heads<const T> K,
                   Heads<const T> V /*[B, Hk, Sk, D]*/, PairArray<float> dbias, int bias_B, int bias_H,
-                  std::int64_t bias_Sq, RowsOfScores rows, float c, Variant band, int B, int H) {
+                  std::int64_t bias_Sq, RowsOfScores rows, float c, Variant band, int B, int H, bool unseen_alone) {
   using phase13::Fragments, phase13::a_row, phase13::a_column, phase13::b_row, phase13::b_column, phase13::load_tile;
   BiasTiles<D>& tiles = shared<BiasTiles<D>>();
   const int warp_row = threadIdx.x / 32 * 16;
   const std::int64_t first_key = std::int64_t{blockIdx.x} * 64, key = first_key + lane_column();
   const int at_b = blockIdx.z / bias_H, at_h = blockIdx.z % bias_H;
   const bool all_b = bias_B < B, all_h = bias_H < H, all_rows = bias_Sq < Q.rows;
+  // What is seen has been stored where dS was made (bias.cuh); the rest is 0.
+  if (unseen_alone && band.end(min((std::int64_t{blockIdx.y} + 1) * 64, Q.rows) - 1) > first_key) return;
   float sum[32] = {};
   for (int b = all_b ? 0 : at_b; b < (all_b ? B : at_b + 1); ++b)
     for (int h = all_h ? 0 : at_h; h < (all_h ? H : at_h + 1); ++h) {
@@ -149,23 +151,39 @@ __global__ void __launch_bounds__(128)
 // #endregion
 
 // #region launch
-// p's scores are natural ones. `delta`, `piece`: as in RowsOfScores.
+// dbias is 0 before anything is added. A block for each row.
+inline __global__ void __launch_bounds__(256) clear_pairs(PairArray<float> dbias, int H, std::int64_t Sk) {
+  float* const row = const_cast<float*>(dbias.head(blockIdx.y / H, blockIdx.y % H)) + blockIdx.x * dbias.stride;
+  for (std::int64_t j = threadIdx.x; j < Sk; j += 256) row[j] = 0;
+}
+template <class T>
+void clear_bias_gradient(const DeviceProblem<T>& p) {
+  const AnyView& dbias = p.all->dbias;
+  if (dbias.elements() > 0)
+    clear_pairs<<<dim3(static_cast<unsigned>(dbias.S()), static_cast<unsigned>(dbias.B() * dbias.H())), 256, 0,
+                  p.stream>>>(PairArray<float>::of(dbias), static_cast<int>(dbias.H()), dbias.D());
+}
+
+// p's scores are natural ones. `delta`, `piece`: as in RowsOfScores. gradient: what has been done for dbias.
 template <int D, class Variant, class T>
-void launch_score_gradients(const DeviceProblem<T>& p, const float* delta, int piece) {
+void launch_score_gradients(const DeviceProblem<T>& p, const float* delta, int piece,
+                            BiasGradient gradient = BiasGradient::Left) {
   const AnyProblem& all = *p.all;
   const RowsOfScores rows{p.m, p.l, p.LSE, delta, p.Q.rows, phase20::padded_rows(p.Q.rows), piece};
   if (all.dsinks.given())
     sinks_gradient<256><<<static_cast<unsigned>(p.H), 256, sizeof(SinkSums<256>), p.stream>>>(
         static_cast<const float*>(all.sinks.data), static_cast<float*>(all.dsinks.data), rows, p.scale_log2, p.B);
   const AnyView& dbias = all.dbias;
-  if (!dbias.given() || dbias.elements() == 0) return;
+  const bool unseen_alone = gradient == BiasGradient::Stored;
+  if (!dbias.given() || dbias.elements() == 0 || gradient == BiasGradient::Added) return;
+  if (unseen_alone && !p.band.cuts_right()) return;
   const auto kernel = bias_gradient<T, D, Variant>;
   allow_shared_memory(kernel, sizeof(BiasTiles<D>));
   const auto tiles = [](std::int64_t length) { return static_cast<unsigned>((length + 63) / 64); };
   kernel<<<dim3(tiles(p.K.rows), tiles(dbias.S()), static_cast<unsigned>(dbias.B() * dbias.H())), 128,
            sizeof(BiasTiles<D>), p.stream>>>(p.Q, p.dO, p.K, p.V, PairArray<float>::of(dbias),
                                              static_cast<int>(dbias.B()), static_cast<int>(dbias.H()), dbias.S(), rows,
-                                             p.scale_log2, Variant::of(p), p.B, p.H);
+                                             p.scale_log2, Variant::of(p), p.B, p.H, unseen_alone);
 }
 // #endregion
 

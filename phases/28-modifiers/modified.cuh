@@ -35,6 +35,8 @@ constexpr int key_of(int element) {
 //                                                           of them is to be multiplied by that
 //   enter(b, h)                                             comes first, once a Q tile: what a head's scores share
 //   lean(s, offset, i, j)                                   a softmax of its own (quick.cuh)
+//   fetch(b, h, i, j), add(s), take(ds, b, h, i, j)         in place of apply(): loads begin a tile ahead, or before S
+//                                                           is waited for; and dSᵀ is handed out (bias.cuh)
 //   waits                                                   false: it has registers enough while PV goes on
 struct NoNote {
   __device__ void operator()(int, float, float) const {}
@@ -64,6 +66,10 @@ concept HasSink = requires(const M& m) {
   m.sink(0);
 };
 template <class M>
+concept Fetches = requires(M& m, float (&s)[64]) {
+  m.template fetch<64>(0, 0, 0, 0), m.add(s);
+};
+template <class M>
 constexpr bool must_wait() {
   if constexpr (requires { M::waits; })
     return M::waits;
@@ -86,7 +92,9 @@ struct Modified : Base {
   template <bool kTransposed = false, int N, class Note>
   __device__ __forceinline__ void change(const Modifier& m, float (&s)[N], const Note& note, int b, int h, int i,
                                          int j) const {
-    if constexpr (ChangesAll<Modifier>) {
+    if constexpr (Fetches<Modifier>) {
+      m.add(s);
+    } else if constexpr (ChangesAll<Modifier>) {
       m.template apply<kTransposed>(s, note, b, h, i, j);
     } else {
 #pragma unroll
@@ -125,7 +133,12 @@ struct Modified : Base {
   // #endregion
 
   // #region forward
-  // query, key: of the lane's first element. Behind begin_rows.
+  // query, key: of the lane's first element. Before a Q tile's first S is waited for; softmax() does it for the others.
+  template <int N>
+  __device__ __forceinline__ void fetch(int head, int H, int query, int key) {
+    if constexpr (Fetches<Modifier>) modifier.template fetch<N>(head / H, head % H, query, key);
+  }
+  // Behind begin_rows.
   template <int N>
   __device__ __forceinline__ void score(float (&s)[N], int head, int H, std::int64_t query, std::int64_t key) const {
     change(modifier, s, NoNote(), head / H, head % H, static_cast<int>(query), static_cast<int>(key));
@@ -133,10 +146,11 @@ struct Modified : Base {
   // The same, and where the modifier has a softmax of its own, that too: true. whole: nothing of the tile is hidden.
   template <bool kCarry, int N, class Rows, class F>
   __device__ __forceinline__ bool softmax(float (&s)[N], Rows& rows, float (&alpha)[2], float c, int head, int H,
-                                          int query, int key, bool whole, const F& before_exponentials) const {
+                                          int query, int key, bool whole, const F& before_exponentials) {
     if constexpr (HasLean<Modifier>)
       if (whole) return quick_softmax<kCarry>(s, rows, alpha, c, modifier, query, key, before_exponentials);
     score(s, head, H, query, key);
+    if (Fetches<Modifier> && key >= 2 * N) fetch<N>(head, H, query, key - 2 * N);  // the tile before comes next
     return false;
   }
   // A row begins with its sink, as with a key whose V is 0: one of the four lanes that share the row counts it.
@@ -163,12 +177,22 @@ struct Modified : Base {
   // #endregion
 
   // #region backward: dS = P ∘ (dP - δ) · f'(s)
+  // Before S is waited for: what is loaded waits where derivatives come.
+  template <int N>
+  __device__ __forceinline__ void fetch_again(unsigned (&room)[N][4], int b, int h, int query, int key) const {
+    if constexpr (Fetches<Modifier>) modifier.template fetch<8 * N>(room, b, h, query, key);
+  }
   // S again, and its derivatives, rounded to T as P and dS are, in the registers of a product that is rounded later.
   template <class T, bool kTransposed = false, int N>
   __device__ __forceinline__ void score_again(float (&s)[N], unsigned (&derivative)[N / 8][4], int b, int h,
                                               std::int64_t query, std::int64_t key) const {
+    if constexpr (Fetches<Modifier>) return modifier.add(s, derivative);
     const auto note = [&](int e, float left, float right) { derivative[e / 8][e / 2 % 4] = pack<T>(left, right); };
     change<kTransposed>(of_head(b, h), s, note, b, h, static_cast<int>(query), static_cast<int>(key));
+  }
+  template <int N>
+  __device__ __forceinline__ void take_gradient(const float (&ds)[N], int b, int h, int query, int key) const {
+    if constexpr (Fetches<Modifier>) modifier.take(ds, b, h, query, key);
   }
   // x becomes x · f'(s).
   template <class T, int N>

@@ -192,14 +192,25 @@ CELL("Softcap, and the tanh that is needed") {
 // Tiles in which something is hidden go the other way: first the scores, `apply`, then the mask, then phase 18's
 // softmax.
 //
+// A bias is an array: two bytes for each pair, 32 KiB for each tile of 128 × 128. Asked for when S is there, it comes
+// hundreds of cycles too late. So it is asked for a tile ahead: as soon as one tile's bias is added its registers take
+// that of the next, and one multiply-add for each score puts both together. In the backward pass a lane's neighbours in
+// Sᵀ are two queries, whose numbers lie a row apart. A lane loads neighbouring keys all the same, while tensor cores
+// make S, and then eight queries and eight keys change places in the warp:
+//
+// ```{region} bias.cuh dbias
+// ```
+// ```{region} bias.cuh bias
+// ```
+//
 // And there is one modifier for all that may become of a score, whatever is asked together. It asks its members while
 // it runs; all lanes get the same answer:
 //
 // ```{region} combined.cuh combined
 // ```
 //
-// Each modifier is a kernel of its own, and takes its time to compile. So only softcap alone, ALiBi alone and masks
-// alone have one, and only on Hopper at D = 128:
+// Each modifier is a kernel of its own, and takes its time to compile. So only softcap alone, ALiBi alone, a bias alone
+// and masks alone have one, and only on Hopper at D = 128:
 //
 // ```{region} combined.cuh choice
 // ```
@@ -226,9 +237,10 @@ CELL("Softcap, and the tanh that is needed") {
 // ```{region} modified.cuh backward
 // ```
 //
-// A bias has a gradient, too: P ∘ (dP − δ) itself, summed over the heads, rows or batch entries that share it. The
-// blocks of phase 24 own keys, not pairs; two of them would add to one number. So dbias has a kernel of its own, in
-// which each block owns 64 × 64 numbers of dbias and adds in one order:
+// A bias has a gradient, too: P ∘ (dP − δ) itself, summed over the heads, rows or batch entries that share it. Where
+// nobody shares it, `take` in bias.cuh stores it as it is made. Where heads or batch entries share it, blocks of phase
+// 24 would add to one number, since they own keys, not pairs; in whatever order, but for two of them. So there is a
+// kernel that makes dbias alone, in which each block owns 64 × 64 numbers of dbias and adds in one order:
 //
 // ```{region} gradients.cuh rows
 // ```
