@@ -519,7 +519,8 @@ def attention(q, k, v, causal=None, scale=None, with_lse=False, *, window=None, 
     phase: a number in place of the fastest forward pass. Refusals are ValueError and NotImplementedError.
     """
     unwatched = _unwatched(q, k, v)
-    autocast = torch.is_autocast_enabled(q.device.type)
+    to = torch.get_autocast_dtype(q.device.type) if torch.is_autocast_enabled(q.device.type) else None
+    autocast = to is not None and any(t is not None and t.dtype is not to for t in (q, k, v, bias))
     if deterministic is None:
         deterministic = torch.are_deterministic_algorithms_enabled()
     key = None
@@ -536,7 +537,6 @@ def attention(q, k, v, causal=None, scale=None, with_lse=False, *, window=None, 
             return (o, lse) if with_lse else o
     kind, left, right = _abi.mask_of(causal, window, align)
     if autocast:
-        to = torch.get_autocast_dtype(q.device.type)
         q, k, v = q.to(to), k.to(to), v.to(to)
         bias = None if bias is None else bias.to(to)
     tensors = dict(bias=bias, sinks=sinks, mask=mask, slopes=slopes, doc_q=doc_q, doc_k=doc_k, block_mask=block_mask,
