@@ -36,14 +36,16 @@ inline std::string quoted(const std::string& text) {
 inline const std::string machine =
     "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 "
     "OMPI_MCA_btl_vader_single_copy_mechanism=none; ";
-inline std::string command(int ranks, const std::string& words, const std::string& rank_2 = ":") {
-  const std::string shell = "if [ \"$OMPI_COMM_WORLD_RANK\" = 2 ]; then " + rank_2 + "; fi; exec \"$0\" " + words;
+inline std::string command(int ranks, const std::string& words, const std::string& fault = ":") {
+  const std::string rank = std::to_string(std::min(2, ranks - 1));
+  const std::string shell =
+      "if [ \"$OMPI_COMM_WORLD_RANK\" = " + rank + " ]; then " + fault + "; fi; exec \"$0\" " + words;
   return quoted(FLASH_MPIEXEC) + " -n " + std::to_string(ranks) + " sh -c " + quoted(shell) + " " + quoted(program());
 }
 
-// In the session's folder. `rank_2`: what rank 2's shell does before it becomes flash-ring.
-inline Answer ring(const Shell& session, int ranks, const std::string& words, const std::string& rank_2 = ":") {
-  return session.run({"-c", machine + "exec " + command(ranks, words, rank_2)});
+// In the session's folder. `fault`: what a shell does before it becomes flash-ring's rank 2, or the last of two.
+inline Answer ring(const Shell& session, int ranks, const std::string& words, const std::string& fault = ":") {
+  return session.run({"-c", machine + "exec " + command(ranks, words, fault)});
 }
 
 // The lines that flash-ring itself has written.
@@ -102,6 +104,19 @@ inline std::vector<float> rows_of(const Tensor<float>& x, const phase30::Share& 
 inline void save_rows(const std::string& path, const Tensor<float>& x, const phase30::Share& share) {
   const auto shape = shape_of(x);
   write_npy(path, {shape[0], shape[1], share.size(), shape[3]}, rows_of(x, share).data());
+}
+
+// Large arrays, of zeros: they take no room.
+inline void save_zeros(const Session& session, const std::string& dtype, std::array<std::int64_t, 4> shape,
+                       std::int64_t keys) {
+  for (const char* name : {"q.npy", "k.npy", "v.npy"}) {
+    if (*name != 'q') shape[2] = keys;
+    const std::string header = npy_header(dtype, {shape.begin(), shape.end()});
+    put(session / name, header);
+    std::filesystem::resize_file(
+        session / name,
+        header.size() + static_cast<std::size_t>((dtype.back() - '0') * shape[0] * shape[1] * shape[2] * shape[3]));
+  }
 }
 
 inline const std::string inputs = "--q q.npy --k k.npy --v v.npy --o o.npy ";

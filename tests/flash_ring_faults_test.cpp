@@ -25,16 +25,6 @@ void save_large(const Shell& session) {
     Small::save(session / (std::string(1, "qkv"[stream]) + ".npy"), random_tensor<float>({1, 4, 8000, 64}, 31, stream));
 }
 
-// Larger ones, of zeros: they take no room.
-void save_zeros(const Session& session, std::int64_t rows, std::int64_t keys, std::int64_t D) {
-  for (const char* name : {"q.npy", "k.npy", "v.npy"}) {
-    const std::vector<std::int64_t> shape = {1, 4, *name == 'q' ? rows : keys, D};
-    const std::string header = npy_header("<f4", shape);
-    put(session / name, header);
-    std::filesystem::resize_file(session / name, header.size() + static_cast<std::size_t>(4 * shape[2] * D * 4));
-  }
-}
-
 }  // namespace
 
 TEST_CASE("flash-ring: a rank that hangs or is killed ends the others in time, with one line that names it") {
@@ -62,7 +52,7 @@ TEST_CASE("flash-ring: a rank that hangs or is killed ends the others in time, w
 TEST_CASE("flash-ring: a job that is told to end, or has no room for a file, leaves nothing unfinished") {
   if (without_mpi()) return;
   Shell session;
-  save_zeros(session, 400000, 400000, 16);
+  save_zeros(session, "<f4", {1, 4, 400000, 16}, 400000);
   // A row sees its own key alone: most of the time goes into writing rows, one by one. mpirun takes a second of it.
   const std::string words = "--q q.npy --k k.npy --v v.npy --window 0,0 --align top-left ";
   const Answer told = session.run(
@@ -103,7 +93,7 @@ TEST_CASE("flash-ring: a rank with less memory says so, and ends the others") {
   if (without_mpi()) return;
   const auto ends = [](std::int64_t keys, int status, const std::string& line) {
     Shell session;
-    save_zeros(session, 8, keys, 64);
+    save_zeros(session, "<f4", {1, 4, 8, 64}, keys);
     const Answer answer = ring(session, 4, inputs + "--timeout 20", "ulimit -d 400000");  // 391 MiB
     INFO(answer.err);
     CHECK(answer.status == status);

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "phases/interface/progress.hpp"
 #include "sim/error.hpp"
 
 namespace flash::phase30 {
@@ -49,11 +50,15 @@ class Comm {
     for (const Outgoing& message : send)
       for (const Bytes& piece : message.pieces)
         if (message.to != rank) bytes_sent += piece.size();
+    over_ = false;
     start();
   }
   void begin(int to, Bytes send, int from, Room receive) { begin({{to, {send}}}, {{from, {receive}}}); }
   // Lets the exchange go on. Is it over?
-  bool poll() { return progress(); }
+  bool poll() {
+    if (!over_ && progress()) over_ = true, ++steps_done;  // for who looks on
+    return over_;
+  }
   // Throws RankLost when it is not over within the limit; `step` is for the message. Whoever is further on waits a
   // little longer, up to half the limit: it waits for one that waits, and a neighbour of the lost rank shall be first.
   void wait(const std::string& step) {
@@ -94,6 +99,7 @@ class Comm {
   }
 
   double limit_, exchanges_ = 0;
+  bool over_ = true;
 };
 
 // Stands behind the memory of an exchange: when an error ends the step, the exchange ends before the memory does.

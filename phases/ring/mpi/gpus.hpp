@@ -48,32 +48,12 @@ inline void take_gpu(Comm& comm) {
   }
 }
 
-// Counts its steps for who looks on, as MpiComm does.
-class GpuComm : public NcclComm {
- public:
-  using NcclComm::NcclComm;
-
- protected:
-  void start() override {
-    NcclComm::start();
-    counted_ = false;
-  }
-  bool progress() override {
-    const bool over = NcclComm::progress();
-    if (over && !std::exchange(counted_, true)) ++steps_done;
-    return over;
-  }
-
- private:
-  bool counted_ = true;
-};
-
 // Among the same ranks. `stream`: of the worker.
 inline std::unique_ptr<Comm> nccl_comm(Comm& comm, double limit_seconds, void* stream) {
   ncclUniqueId id{};
   if (comm.rank == 0 && ncclGetUniqueId(&id) != ncclSuccess) throw MachineError("ncclGetUniqueId failed");
   id = gather(comm, id, "naming NCCL's meeting")[0];
-  return std::make_unique<GpuComm>(id, comm.rank, comm.size, limit_seconds, stream);
+  return std::make_unique<NcclComm>(id, comm.rank, comm.size, limit_seconds, stream);
 }
 
 #else

@@ -1,0 +1,136 @@
+// flash_ring_gpu_test.cpp: flash-ring with two GPUs of this host and NCCL: the results of ranks that are threads and
+// call the same kernels, ranks that are killed or hang, and ranks without a GPU of their own.
+// ctest --test-dir build -R flash_ring_gpu; without MPI, NCCL or two GPUs it says so and is skipped.
+#include "phases/24-backward-fused/phase.hpp"
+#include "phases/30-ring/ulysses.hpp"
+#include "phases/ring/host.hpp"
+#include "phases/ring/local.hpp"
+#include "phases/ring/threads.hpp"
+#include "tests/flash_ring.hpp"
+
+using namespace flash;
+using namespace flash::test;
+
+namespace {
+
+bool without_gpus(const Shell& session) {
+  if (without_mpi()) return true;
+  const bool few = session.run({"-c", "test $(nvidia-smi -L | grep -c ^GPU) -ge 2"}).status != 0;
+#ifdef FLASH_HAVE_NCCL
+  if (few) skip("no two GPUs");
+  return few;
+#else
+  skip(few ? "no two GPUs" : "no NCCL in this build");
+  return true;
+#endif
+}
+
+// |x - y| / |y| in units of T's rounding, 2^-11 for half.
+template <class T>
+double distance(const T* x, const Tensor<T>& y) {
+  double difference = 0, norm = 0;
+  for (std::int64_t i = 0; i < static_cast<std::int64_t>(y.size()); ++i) {
+    const double a = to_float(x[i]), b = to_float(y.data()[i]);
+    difference += (a - b) * (a - b), norm += b * b;
+  }
+  return std::sqrt(difference / norm) * 2048;
+}
+
+}  // namespace
+
+// The engine and the merge differ: the host's exp2 is not the GPU's, to the last bit of fp32. A tenth of what rounding
+// to half does is far less than any key that is lost.
+TEST_CASE("gpu: flash-ring: what threads compute by the same kernels, forward and backward, and again the same bits") {
+  Shell session;
+  if (without_gpus(session)) return;
+  constexpr std::int64_t B = 2, H = 4, S = 700, D = 128;
+  const auto drawn = [](std::uint32_t stream) { return random_tensor<half>({B, H, S, D}, 34, stream); };
+  const auto rows = [] { return make_tensor<float>({B, H, S, 1}); };
+  Tensor<half> q = drawn(0), k = drawn(1), v = drawn(2), dout = drawn(3), o = q, dq = q, dk = q, dv = q;
+  Tensor<float> lse = rows(), m = rows(), l = rows();
+  Tensor<std::int16_t> o_lo = make_tensor<std::int16_t>({B, H, S, D});
+  for (const auto& [name, array] : {std::pair{"q", &q}, {"k", &k}, {"v", &v}, {"do", &dout}})
+    write_npy(session / (std::string(name) + ".npy"), {B, H, S, D}, array->data());
+  for (const RingLayout layout : all_layouts) {
+    AnyProblem there;
+    there.type = there.out = Type::Float16, there.options = {.mask = Mask::top_left(), .ring = {2, layout}};
+    there.q = any_of(view(q)), there.k = any_of(view(k)), there.v = any_of(view(v)), there.o = any_of(view(o));
+    there.o_lo = any_of(view(o_lo));
+    there.lse = any_of(view(lse)), there.m = any_of(view(m)), there.l = any_of(view(l));
+    AnyProblem back = there;
+    back.direction = Direction::Backward, back.dout = any_of(view(dout));
+    back.dq = any_of(view(dq)), back.dk = any_of(view(dk)), back.dv = any_of(view(dv));
+    for (const AnyProblem* whole : {&there, &back}) {
+      const phase30::Split split(*whole, 2);
+      std::vector<phase30::Local> local;
+      for (const int rank : {0, 1}) local.emplace_back(*whole, split, rank);
+      const phase30::HostWorker worker(phase24::phase, Where::Gpu);
+      phase30::on_threads(2, 60, [&](phase30::Comm& comm) {
+        phase30::on_rank(comm, split, local[static_cast<std::size_t>(comm.rank)].problem(), worker);
+      });
+      for (phase30::Local& mine : local) mine.put_back(*whole);
+    }
+    std::map<std::string, std::string> first;
+    for (int round = 0; round < 2; ++round) {
+      const Answer answer =
+          ring(session, 2,
+               inputs + "--machine gpu --phase 24 --causal top-left --layout " + std::string(name(layout)) +
+                   " --lse lse.npy --dout do.npy --dq dq.npy --dk dk.npy --dv dv.npy");
+      INFO(answer.err);
+      REQUIRE(answer.status == 0);
+      CHECK(contains(answer.out, "by 24-backward-fused on gpu"));
+      for (const auto& [name, array] : {std::pair{"o", &o}, {"dq", &dq}, {"dk", &dk}, {"dv", &dv}}) {
+        const NpyArray file = read_npy(session / (std::string(name) + ".npy"));
+        const double away = distance(reinterpret_cast<const half*>(file.bytes.data()), *array);
+        INFO(name << " of " << std::string(flash::name(layout)));
+        MESSAGE(name, " of ", std::string(flash::name(layout)), ": ", away, " units of rounding");
+        CHECK(away < 0.1);
+      }
+      if (round == 0) first = session.files();
+    }
+    CHECK(session.files() == first);
+  }
+}
+
+TEST_CASE("gpu: flash-ring: a rank that is killed or hangs ends the other in time, with a line that names it") {
+  Shell session;
+  if (without_gpus(session)) return;
+  save_zeros(session, "<f2", {1, 1, 4 << 20, 128}, 4 << 20);  // long in computing rather than in reading
+  const std::string gradients = "--dout q.npy --dq dq.npy --dk dk.npy --dv dv.npy ";
+  const auto ends = [&](const std::string& fault, const std::string& names) {
+    const auto begin = std::chrono::steady_clock::now();
+    const Answer answer = ring(session, 2, inputs + gradients + "--machine gpu --causal top-left --timeout 5", fault);
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+    MESSAGE(fault, ": ", seconds.count(), " s: ", answer.err);
+    CHECK(answer.status == 3);
+    CHECK(contains(answer.err, names));
+    CHECK(seconds.count() < 60);  // 5 s are asked for; then the driver gives the memory back
+    CHECK(session.files().size() == 3);
+  };
+  // The rank is the last child of its keeper, $$. It begins after two seconds, and computes after twelve.
+  const auto after = [](const char* seconds, const char* signal) {
+    return std::string("{ (sleep ") + seconds +
+           "; for p in $(cat /proc/$$/task/$$/children); do rank=$p; done; kill -" + signal + " $rank) & }";
+  };
+  ends(after("2", "STOP"), "see what");
+  ends(after("12", "STOP"), "see what");
+  ends(after("12", "KILL"), "flash-ring: rank 1 was ended by signal 9 (Killed); expected it to finish");
+}
+
+TEST_CASE("gpu: flash-ring: a rank without a GPU of its own is refused") {
+  Shell session;
+  if (without_gpus(session)) return;
+  save_zeros(session, "<f2", {1, 2, 256, 64}, 256);
+  for (const auto& [gpus, line] :
+       {std::pair{"''", "without a GPU; expected one for each rank; see nvidia-smi there"},
+        {"0", "rank 0's; expected one for each rank; start as many ranks there as it has GPUs"}}) {
+    const Answer answer =
+        ring(session, 2, inputs + "--machine gpu", std::string("export CUDA_VISIBLE_DEVICES=") + gpus);
+    INFO(answer.err);
+    CHECK(answer.status == 2);
+    REQUIRE(said(answer).size() == 1);
+    CHECK(contains(said(answer)[0], "rank 1"));
+    CHECK(contains(said(answer)[0], line));
+    CHECK(session.files().size() == 3);
+  }
+}
