@@ -9,8 +9,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <functional>
-#include <limits>
 #include <map>
 #include <random>
 #include <set>
@@ -19,7 +17,6 @@
 #include "sim/core/tensor_core.hpp"
 #include "sim/number.hpp"
 #include "tests/simt/conformance.hpp"
-#include "tests/simt/conformance_words.hpp"
 
 namespace {
 
@@ -101,119 +98,6 @@ bool equal(const std::vector<Family>& a, const std::vector<Family>& b) {
   });
 }
 
-// ---- what the host makes of conformance_words.cu --------------------------------------------------------------------
-
-// f of the lanes of two words, in doubles, as lanes of type T.
-template <class T, class F>
-std::uint32_t lanes(std::uint32_t a, std::uint32_t b, const F& f) {
-  std::array<T, 4 / sizeof(T)> x, y, result;
-  std::memcpy(x.data(), &a, 4), std::memcpy(y.data(), &b, 4);
-  for (std::size_t i = 0; i < x.size(); ++i)
-    result[i] = static_cast<T>(static_cast<std::int64_t>(f(static_cast<double>(x[i]), static_cast<double>(y[i]))));
-  std::uint32_t word;
-  std::memcpy(&word, result.data(), 4);
-  return word;
-}
-template <class T, class F>
-std::uint32_t sum_of_lanes(std::uint32_t a, std::uint32_t b, const F& f) {
-  double sum = 0;
-  lanes<T>(a, b, [&](double x, double y) { return sum += f(x, y), 0.0; });
-  return static_cast<std::uint32_t>(sum);
-}
-
-// The functions of FLASH_PACKED_NAMES and those behind them, for halves or for bytes.
-template <class Signed, class Unsigned>
-std::vector<std::uint32_t> packed_on_host(std::uint32_t a, std::uint32_t b) {
-  const auto within = []<class T>(double x, T) {
-    return std::min(std::max(x, double(std::numeric_limits<T>::min())), double(std::numeric_limits<T>::max()));
-  };
-  const auto distance = [](double x, double y) { return std::fabs(x - y); };
-  std::vector<std::uint32_t> all{lanes<Unsigned>(a, b, std::plus()),
-                                 lanes<Signed>(a, b, [&](double x, double y) { return within(x + y, Signed()); }),
-                                 lanes<Unsigned>(a, b, [&](double x, double y) { return within(x + y, Unsigned()); }),
-                                 lanes<Unsigned>(a, b, std::minus()),
-                                 lanes<Signed>(a, b, [&](double x, double y) { return within(x - y, Signed()); }),
-                                 lanes<Unsigned>(a, b, [&](double x, double y) { return within(x - y, Unsigned()); }),
-                                 lanes<Signed>(a, b, [](double x, double y) { return std::round((x + y) / 2); }),
-                                 lanes<Unsigned>(a, b, [](double x, double y) { return std::round((x + y) / 2); }),
-                                 lanes<Unsigned>(a, b, [](double x, double y) { return std::floor((x + y) / 2); }),
-                                 lanes<Signed>(a, b, distance),
-                                 lanes<Unsigned>(a, b, distance),
-                                 lanes<Signed>(a, b, [](double x, double y) { return std::fmax(x, y); }),
-                                 lanes<Unsigned>(a, b, [](double x, double y) { return std::fmax(x, y); }),
-                                 lanes<Signed>(a, b, [](double x, double y) { return std::fmin(x, y); }),
-                                 lanes<Unsigned>(a, b, [](double x, double y) { return std::fmin(x, y); }),
-                                 sum_of_lanes<Signed>(a, b, distance),
-                                 sum_of_lanes<Unsigned>(a, b, distance)};
-  for (const double truth : {-1.0, 1.0}) {
-    const auto compared = [&](auto is) { return [truth, is](double x, double y) { return is(x, y) ? truth : 0.0; }; };
-    all.push_back(lanes<Signed>(a, b, compared(std::equal_to())));
-    all.push_back(lanes<Signed>(a, b, compared(std::not_equal_to())));
-    all.push_back(lanes<Signed>(a, b, compared(std::greater_equal())));
-    all.push_back(lanes<Unsigned>(a, b, compared(std::greater_equal())));
-    all.push_back(lanes<Signed>(a, b, compared(std::greater())));
-    all.push_back(lanes<Unsigned>(a, b, compared(std::greater())));
-    all.push_back(lanes<Signed>(a, b, compared(std::less_equal())));
-    all.push_back(lanes<Unsigned>(a, b, compared(std::less_equal())));
-    all.push_back(lanes<Signed>(a, b, compared(std::less())));
-    all.push_back(lanes<Unsigned>(a, b, compared(std::less())));
-  }
-  all.push_back(lanes<Signed>(a, 0, distance));
-  all.push_back(lanes<Signed>(a, 0, [&](double x, double) { return within(std::fabs(x), Signed()); }));
-  all.push_back(lanes<Signed>(0, a, std::minus()));
-  all.push_back(lanes<Signed>(0, a, [&](double, double x) { return within(-x, Signed()); }));
-  return all;
-}
-template <class Half, class Byte>
-std::uint32_t dp2a_on_host(std::uint32_t a, std::uint32_t b, unsigned first) {
-  std::array<Half, 2> x;
-  std::array<Byte, 4> y;
-  std::memcpy(x.data(), &a, 4), std::memcpy(y.data(), &b, 4);
-  return static_cast<std::uint32_t>(7 + std::int64_t{x[0]} * y[first] + std::int64_t{x[1]} * y[first + 1]);
-}
-
-// The half's bits that lie next to x: at most as far from zero (0), not below (1), not above (2).
-template <class Half>
-std::uint32_t beside(double x, int direction, unsigned infinity) {
-  static const std::vector<double> all = [infinity] {
-    std::vector<double> values;
-    for (unsigned bits = 0; bits <= infinity; ++bits)
-      values.push_back(static_cast<double>(flash::to_float(Half::of_bits(static_cast<std::uint16_t>(bits)))));
-    return values;
-  }();
-  const double magnitude = std::fabs(x);
-  const bool away = direction == 1 ? x > 0 : direction == 2 ? x < 0 : false;
-  const auto next = away ? std::lower_bound(all.begin(), all.end(), magnitude)
-                         : std::prev(std::upper_bound(all.begin(), all.end(), magnitude));
-  return static_cast<std::uint32_t>(next - all.begin()) | (std::signbit(x) ? 0x8000u : 0);
-}
-
-// Where an increasing function has the value y, by halving.
-double where(const std::function<long double(long double)>& f, long double y, long double low, long double high) {
-  for (int i = 0; i < 200; ++i) (f((low + high) / 2) < y ? low : high) = (low + high) / 2;
-  return static_cast<double>(low);
-}
-double on_host(const std::string& name, double x) {
-  const long double wide = x, pi = std::acos(-1.0L);
-  const auto erf = [](long double v) { return std::erf(v); };
-  const auto minus_erfc = [](long double v) { return -std::erfc(v); };
-  if (name == "rcbrtf") return static_cast<double>(std::pow(wide, -1.0L / 3));
-  if (name == "sinpif") return static_cast<double>(std::sin(pi * std::fmod(wide, 2.0L)));
-  if (name == "cospif") return static_cast<double>(std::cos(pi * std::fmod(wide, 2.0L)));
-  if (name == "norm3df") return std::sqrt(6.0) * std::fabs(x);
-  if (name == "rnorm4df") return 1 / std::hypot(std::sqrt(6.0) * x, 1.0);
-  if (name == "rhypotf") return 1 / std::hypot(x, 3.0);
-  if (name == "erfinvf") return where(erf, wide, -10, 10);
-  if (name == "erfcinvf") return where(minus_erfc, -wide, -10, 10);
-  if (name == "normcdfinvf") return std::sqrt(2.0) * where(minus_erfc, -2 * (1 - wide), -10, 10);
-  if (name == "normcdff") return 0.5 * std::erfc(-x / std::sqrt(2.0));
-  REQUIRE(name == "erfcxf");
-  if (x < 2) return static_cast<double>(std::exp(wide * wide) * std::erfc(wide));
-  long double fraction = 0;  // a continued fraction
-  for (int n = 100; n > 0; --n) fraction = n / 2.0L / (wide + fraction);
-  return static_cast<double>(1 / std::sqrt(pi) / (wide + fraction));
-}
-
 }  // namespace
 
 TEST_CASE("checked: the same bits as an H200") {
@@ -281,50 +165,10 @@ TEST_CASE("clusters: the same bits as an H200, in both builds and under every sc
                 families));
 }
 
-// No GPU has been asked about these yet. What the host finds in another way stands in its place; a file that h200.sh
-// writes takes compare_with_hardware().
-TEST_CASE("words of conformance_words.cu: what the host finds in another way") {
+TEST_CASE("words and further functions: the same bits as an H200, in both builds and under another schedule") {
   const std::vector<Family> families = flash::on_sim::run_words_conformance({});
+  compare_with_hardware(families, "conformance-words-h200.txt");
   CHECK(equal(flash::on_checked::run_words_conformance({.order = flash::Order::random, .seed = 3}), families));
-  REQUIRE(families.size() == 2 + std::size(flash::kMathematics));
-
-  const std::vector<std::uint32_t>& packed = families[0].words;
-  for (unsigned i = 0; i < flash::kPackedPairs; ++i) {
-    const std::uint32_t a = flash::packed_operand(2 * i), b = flash::packed_operand(2 * i + 1);
-    const auto halves = packed_on_host<std::int16_t, std::uint16_t>(a, b);
-    const auto bytes = packed_on_host<std::int8_t, std::uint8_t>(a, b);
-    std::vector<std::uint32_t> want;
-    for (std::size_t f = 0; f < halves.size(); ++f) want.push_back(halves[f]), want.push_back(bytes[f]);
-    for (const unsigned first : {0u, 2u}) want.push_back(dp2a_on_host<std::int16_t, std::int8_t>(a, b, first));
-    for (const unsigned first : {0u, 2u}) want.push_back(dp2a_on_host<std::uint16_t, std::uint8_t>(a, b, first));
-    REQUIRE(want.size() == flash::kPackedResults);
-    for (std::size_t f = 0; f < want.size(); ++f)
-      if (packed[i * want.size() + f] != want[f])
-        FAIL("function " << f << " of " << a << " and " << b << ": " << packed[i * want.size() + f] << ", not "
-                         << want[f]);
-  }
-
-  const std::vector<std::uint32_t>& halfs = families[1].words;
-  for (unsigned i = 0; i < flash::kRoundedNumbers; ++i) {
-    const auto x = static_cast<double>(std::bit_cast<float>(flash::rounded_operand(i)));
-    for (int direction = 0; direction < 3; ++direction) {
-      CHECK(halfs[6 * i + static_cast<unsigned>(direction)] == beside<flash::half>(x, direction, 0x7c00));
-      CHECK(halfs[6 * i + 3 + static_cast<unsigned>(direction)] == beside<flash::bfloat16>(x, direction, 0x7f80));
-    }
-  }
-
-  for (std::size_t f = 0; f < std::size(flash::kMathematics); ++f) {
-    const flash::MathematicsFamily& of = flash::kMathematics[f];
-    std::int64_t worst = 0;
-    for (int i = 0; i < 256; ++i) {
-      const auto want = static_cast<float>(on_host(of.name, flash::mathematics_operand(of, i)));
-      const std::int64_t distance =
-          ulp_distance(families[2 + f].words[static_cast<std::size_t>(i)], std::bit_cast<std::uint32_t>(want));
-      if (std::fabs(want) > 1e-6f) worst = std::max(worst, distance);  // sin and cos of pi near 0: the host's own error
-    }
-    CAPTURE(of.name);
-    CHECK(worst <= 1);
-  }
 }
 
 TEST_CASE("asynchronous copies give the same bits whenever they arrive") {
