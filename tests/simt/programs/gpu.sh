@@ -20,7 +20,7 @@ for file in "$folder"/*.cu; do
   (
     # Of an architecture whose name ends in an a, -arch=native has not all: such a file says so in its head.
     head=$(sed -n '/^#include/q;p' "$file")
-    case $head in *-arch=sm_90a*) set -- -arch=sm_90a ;; esac
+    case $head in *code=sm_90a*) set -- -gencode=arch=compute_90a,code=sm_90a ;; esac
     case $head in *-lcublas*) set -- "$@" -lcublas ;; esac
     "$nvcc" -std=c++20 "$@" -o "$work/$name" "$file" >"$work/out" 2>&1
   ) || status='FAIL: does not compile'

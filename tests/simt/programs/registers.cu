@@ -1,7 +1,8 @@
 // registers.cu: a warpgroup that copies gives its registers (setmaxnreg) to one that computes; tiles come by bulk
 // copies in a ring of two stages with mbarriers, by inline assembly. The last tile is a part of one.
-// ./flash check tests/simt/programs/registers.cu; nvcc -arch=sm_90a registers.cu. With an argument: the warpgroup that
-// copies keeps its registers, and the other one waits for them for ever.
+// ./flash check tests/simt/programs/registers.cu; nvcc -gencode=arch=compute_90a,code=sm_90a registers.cu (-arch=sm_90a
+// asks nvcc 13 for PTX of compute_90, too, which has no setmaxnreg). With an argument: the warpgroup that copies keeps
+// its registers, and the other one waits for them for ever.
 #include <cuda_runtime.h>
 
 #include <cstdint>
