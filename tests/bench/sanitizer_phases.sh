@@ -2,40 +2,67 @@
 # sanitizer_phases.sh: each kernel phase under each tool of compute-sanitizer, as ./flash run calls it, on files made
 # here; docs/results/tables.py puts what it writes into sanitizer-phases-h200.md. A GPU, python3.
 # tests/bench/sanitizer_phases.sh FLASH_PHASES OUT.json [PHASE…]     by default all
-# tests/bench/sanitizer_phases.sh --gradients …      both modes, and several D, of phases that have a backward pass
+# tests/bench/sanitizer_phases.sh --gradients …      both modes, several D, of phases that have a backward pass
+# tests/bench/sanitizer_phases.sh --features …       what models ask for, each by itself, of phases that take it
 # FLASH_JOBS: so many run at a time, 1 where nothing is said. FLASH_LOGS: a folder for what the tools say, a file a run
 # (a build with -DCMAKE_CUDA_FLAGS=-lineinfo names lines).
 set -eu
 # Rows and keys; of gradients several tiles, since blocks hand dQ on.
-gradients='' rows=100 keys=77
-[ "${1:-}" != --gradients ] || { gradients=yes rows=200 keys=300; shift; }
-: "${2:?usage: sanitizer_phases.sh [--gradients] FLASH_PHASES OUT.json [PHASE...]}"
+what='' rows=100 keys=77 folders=40
+case ${1:-} in
+  --gradients) what=gradients rows=200 keys=300 folders='40 128 256'; shift ;;
+  --features) what=features rows=200 keys=300 folders='40 128 128-grouped 128-packed'; shift ;;
+esac
+: "${2:?usage: sanitizer_phases.sh [--gradients|--features] FLASH_PHASES OUT.json [PHASE...]}"
 program=$(realpath "$1") out=$2
 shift 2
 root=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-for D in 40 ${gradients:+128 256}; do
+for folder in $folders; do
   for type in float16 float32 bfloat16; do
-    mkdir "$work/$type-$D"
-    python3 - "$work/$type-$D" "$type" "$D" "$rows" "$keys" << 'END'
+    mkdir "$work/$type-$folder"
+    python3 - "$work/$type-$folder" "$type" "$folder" "$rows" "$keys" << 'END'
 import random
 import struct
 import sys
 
-folder, kind, D, rows, keys = *sys.argv[1:3], *map(int, sys.argv[3:])
+folder, kind, name, rows, keys = *sys.argv[1:4], *map(int, sys.argv[4:])
+D, B, H, Hk = int(name.split("-")[0]), 1 if "packed" in name else 2, 3, 1 if "grouped" in name else 3
 random.seed(1)
 # .npy knows no bfloat16: the upper half of a float32, as unsigned integers.
 letter, descr = {"float32": ("f", "<f4"), "float16": ("e", "<f2"), "bfloat16": ("H", "<u2")}[kind]
-for name, S in (("q", rows), ("do", rows), ("k", keys), ("v", keys)):
-    x = [random.gauss(0, 1) for _ in range(2 * 3 * S * D)]
-    if kind == "bfloat16":
-        x = [bits >> 16 for bits in struct.unpack(f"<{len(x)}I", struct.pack(f"<{len(x)}f", *x))]
-    head = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': (2, 3, {S}, {D}), }}".ljust(117) + "\n"
+
+
+def write(name, shape, x, letter=letter, descr=descr):
+    head = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
     with open(f"{folder}/{name}.npy", "wb") as file:
         file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode())
         file.write(struct.pack(f"<{len(x)}{letter}", *x))
+
+
+def write_random(name, *shape):
+    count = 1
+    for length in shape:
+        count *= length
+    x = [random.gauss(0, 1) for _ in range(count)]
+    if kind == "bfloat16":
+        x = [bits >> 16 for bits in struct.unpack(f"<{count}I", struct.pack(f"<{count}f", *x))]
+    write(name, shape, x)
+
+
+for name, heads, S in (("q", H, rows), ("do", H, rows), ("k", Hk, keys), ("v", Hk, keys)):
+    write_random(name, B, heads, S, D)
+# What features are given: their numbers, ends of two sequences and an empty one, the used part of each, documents.
+write("slopes", (H,), [0.5, 0.25, 0.125], "f", "<f4")
+write("sinks", (H,), [0.5, -1, 2], "f", "<f4")
+write_random("bias", 1, H, rows, keys)
+write("mask", (1, 1, rows, keys), [i % 7 != 3 for i in range(rows * keys)], "?", "|b1")
+for side, S in (("q", rows), ("k", keys)):
+    write("ends_" + side, (4,), [0, S // 3, S // 3, S], "i", "<i4")
+    write("used_" + side, (B,), [S - 37, S][:B], "i", "<i4")
+    write("doc_" + side, (B, S), [i * 3 // S for i in range(S)] * B, "i", "<i4")
 END
   done
 done
@@ -45,10 +72,13 @@ export FLASH_NO_POISON=1
 inputs='--machine gpu --q q.npy --k k.npy --v v.npy --o o.npy'
 backward='--lse lse.npy --dout do.npy --dq dq.npy --dk dk.npy --dv dv.npy'
 
-# takes PHASE TYPE D FLAGS: does it run? What it says is in the log.
+# takes PHASE TYPE FOLDER FLAGS: does it run? What it says is in the log.
 takes() {
+  rm -rf "$work/try"
+  mkdir "$work/try"
+  ln -s "$work/$2-$3"/*.npy "$work/try"
   # shellcheck disable=SC2086  # flags are words
-  (cd "$work/$2-$3" && "$program" run --phase "$1" $inputs $4) > "$work/log" 2>&1
+  (cd "$work/try" && "$program" run --phase "$1" $inputs $4) > "$work/log" 2>&1
 }
 
 # The flags of the most that a phase can do: the first that it does not refuse.
@@ -65,10 +95,27 @@ flags_of() {
   exit 1
 }
 
-# What is run of a phase, a line each: D, type, how it is called in the table ("-": by its number), flags.
+# A name, the folder of its inputs, and flags.
+features='grouped 128-grouped
+window 128 --window 64,0
+packed 128-packed --cu-seqlens-q ends_q.npy --cu-seqlens-k ends_k.npy
+padded 128 --seqused-q used_q.npy --seqused-k used_k.npy
+softcap 128 --softcap 20
+ALiBi 128 --alibi slopes.npy
+bias 128 --bias bias.npy --dbias dbias.npy
+mask 128 --mask mask.npy
+documents 128 --doc-q doc_q.npy --doc-k doc_k.npy
+sinks 128 --sinks sinks.npy --dsinks dsinks.npy
+dropout 128 --dropout 0.25'
+
+# What is run of a phase, a line each: folder, type, how it is called in the table ("-": by its number), flags.
 cases_of() {
   flags=$(flags_of "$1")
-  if [ -n "$gradients" ]; then
+  if [ "$what" = features ]; then
+    echo "$features" | while read -r name folder given; do
+      ! takes "$1" float16 "$folder" "$flags $given" || echo "$folder bfloat16 $name $flags $given"
+    done
+  elif [ "$what" = gradients ]; then
     printf '%s\n' "40 float16 - $flags" "40 bfloat16 - $flags" "40 bfloat16 atomic $flags --mode atomic"
     for D in 128 256; do
       ! takes "$1" float16 "$D" "$flags" ||
@@ -82,11 +129,11 @@ cases_of() {
   fi
 }
 
-# one FOLDER PHASE TOOL D TYPE NAME FLAG…: a run in a new folder; its line of JSON.
+# one FOLDER PHASE TOOL INPUTS TYPE NAME FLAG…: a run in a new folder; its line of JSON.
 one() {
-  folder=$1 phase=$2 tool=$3 D=$4 type=$5 name=$6
+  folder=$1 phase=$2 tool=$3 given=$4 type=$5 name=$6
   mkdir "$folder"
-  ln -s "$work/$type-$D/"q.npy "$work/$type-$D/"k.npy "$work/$type-$D/"v.npy "$work/$type-$D/"do.npy "$folder"
+  ln -s "$work/$type-$given"/*.npy "$folder"
   shift 6
   as=
   [ "$type" != bfloat16 ] || as='--type bf16'
@@ -96,7 +143,7 @@ one() {
   # The first of these lines: another one may say how many of them were not printed.
   found=$(sed -n -e 's/.*ERROR SUMMARY: \([0-9]*\) error.*/\1/p' \
     -e 's/.*RACECHECK SUMMARY: \([0-9]*\) hazard.*/\1/p' "$folder/log" | head -n 1)
-  [ -z "${FLASH_LOGS:-}" ] || cp "$folder/log" "$FLASH_LOGS/$phase-$type-D$D-$name-$tool"
+  [ -z "${FLASH_LOGS:-}" ] || cp "$folder/log" "$FLASH_LOGS/$phase-$type-D$given-$name-$tool"
   [ "$name" = - ] || phase="$phase, $(echo "$name" | tr _ ' ')"
   # A run that ended before its end, with nothing found, proves nothing.
   if [ -z "$found" ] || { [ "$found" -eq 0 ] && [ ! -e "$folder/o.npy" ]; }; then
