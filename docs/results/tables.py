@@ -99,7 +99,7 @@ def floors_of(row, tensor):
 def quantity(of, row, rows):
     """What a prediction or a sentence takes from a row; None where the row has it not."""
     fields = {"TFLOP/s": "tflops", "FLOP/clk/SM of mma": "mma_flop_per_clk", "ex2/clk/SM": "ex2_per_clk",
-              "B/clk/SM of ldmatrix": "ldmatrix_bytes_per_clk"}
+              "B/clk/SM of ldmatrix": "ldmatrix_bytes_per_clk", "ms of a step": "step_ms", "us of the host": "host_us"}
     if of in fields:
         return number(row[fields[of]]) if fields[of] in row else None
     if of == "GB wanted":
@@ -122,10 +122,11 @@ def taken(name, values):
 
 
 def figure_text(rows, words):
-    """For a sentence. kernel=A over=B: how many times as fast A is as B; of=…: another quantity. show=…: what of the
-    values, their range where nothing is said."""
+    """For a sentence. kernel=A over=B: how many times as fast A is as B; of=…: another quantity, kernel=A: of that one.
+    show=…: what of the values, their range where nothing is said."""
     if "of" in words:
-        of, shown = one_of(words, "of"), rows
+        of = one_of(words, "of")
+        shown = [row for row in rows if "kernel" not in words or row["kernel"] in words["kernel"]]
     else:
         kernel, of = one_of(words, "kernel"), f"times {one_of(words, 'over')}'s TFLOP/s"
         shown = [row for row in rows if row["kernel"] == kernel]
@@ -596,7 +597,7 @@ def drawn(results, phases):
     if beside := rows("h200-beside.json"):
         files["tensor-cores.svg"] = pictures.tensor_core_staircase(rows("predictions-tensor-cores.json") + beside)
         files["hopper.svg"] = pictures.speed_lines("13", beside)
-    if model := rows("h200-model.json"):
+    if model := rows("h200-model-training.json"):
         files["training.svg"] = pictures.training_curves(model)
     if ring := rows("h200-ring.json"):
         files["ring.svg"] = pictures.time_line(ring)

@@ -150,7 +150,8 @@ struct Modified : Base {
     if constexpr (HasLean<Modifier>)
       if (whole) return quick_softmax<kCarry>(s, rows, alpha, c, modifier, query, key, before_exponentials);
     score(s, head, H, query, key);
-    if (Fetches<Modifier> && key >= 2 * N) fetch<N>(head, H, query, key - 2 * N);  // the tile before comes next
+    // The tile before comes next. Behind the first one that is loaded once more: a condition takes a third of the speed.
+    if constexpr (Fetches<Modifier>) fetch<N>(head, H, query, max(key - 2 * N, lane_column()));
     return false;
   }
   // A row begins with its sink, as with a key whose V is 0: one of the four lanes that share the row counts it.
