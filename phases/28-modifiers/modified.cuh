@@ -150,7 +150,7 @@ struct Modified : Base {
     if constexpr (HasLean<Modifier>)
       if (whole) return quick_softmax<kCarry>(s, rows, alpha, c, modifier, query, key, before_exponentials);
     score(s, head, H, query, key);
-    // The tile before comes next. Behind the first one that is loaded once more: a condition takes a third of the speed.
+    // The tile before comes next. The first one's is loaded twice: a condition takes a third of the speed.
     if constexpr (Fetches<Modifier>) fetch<N>(head, H, query, max(key - 2 * N, lane_column()));
     return false;
   }
