@@ -5,8 +5,12 @@
 
 #include "phases/30-ring/phase.hpp"
 #include "phases/30-ring/shares.hpp"
+#include "phases/30-ring/ulysses.hpp"
 #include "phases/arrays/npy_rows.hpp"
 #include "phases/arrays/tensor.hpp"
+#include "phases/ring/host.hpp"
+#include "phases/ring/local.hpp"
+#include "phases/ring/threads.hpp"
 #include "tests/program.hpp"
 #include "tests/skip.hpp"
 
@@ -105,6 +109,46 @@ inline void save_rows(const std::string& path, const Tensor<float>& x, const pha
   const auto shape = shape_of(x);
   write_npy(path, {shape[0], shape[1], share.size(), shape[3]}, rows_of(x, share).data());
 }
+
+// A causal problem in half, both passes: as files, and as two ranks that are threads and call a phase compute it.
+struct Halves {
+  std::array<std::int64_t, 4> shape;  // [B, H, S, D]
+  Tensor<half> q, k, v, dout, o, dq, dk, dv;
+  Tensor<float> lse, m, l;
+  Tensor<std::int16_t> o_lo;
+
+  Halves(const Shell& session, const std::array<std::int64_t, 4>& shape, std::uint64_t seed) : shape(shape) {
+    std::uint32_t stream = 0;
+    for (Tensor<half>* x : {&q, &k, &v, &dout}) *x = random_tensor<half>(shape, seed, stream++);
+    o = dq = dk = dv = q;
+    lse = m = l = make_tensor<float>({shape[0], shape[1], shape[2], 1});
+    o_lo = make_tensor<std::int16_t>(shape);
+    for (const auto& [name, array] : {std::pair{"q", &q}, {"k", &k}, {"v", &v}, {"do", &dout}})
+      write_npy(session / (std::string(name) + ".npy"), {shape.begin(), shape.end()}, array->data());
+  }
+  void on_threads(RingLayout layout, const phase30::HostWorker& worker) {
+    AnyProblem there;
+    there.type = there.out = Type::Float16, there.options = {.mask = Mask::top_left(), .ring = {2, layout}};
+    there.q = any_of(view(q)), there.k = any_of(view(k)), there.v = any_of(view(v)), there.o = any_of(view(o));
+    there.o_lo = any_of(view(o_lo));
+    there.lse = any_of(view(lse)), there.m = any_of(view(m)), there.l = any_of(view(l));
+    AnyProblem back = there;
+    back.direction = Direction::Backward, back.dout = any_of(view(dout));
+    back.dq = any_of(view(dq)), back.dk = any_of(view(dk)), back.dv = any_of(view(dv));
+    for (const AnyProblem* whole : {&there, &back}) {
+      const phase30::Split split(*whole, 2);
+      std::vector<phase30::Local> local;
+      for (const int rank : {0, 1}) local.emplace_back(*whole, split, rank);
+      phase30::on_threads(2, 60, [&](phase30::Comm& comm) {
+        phase30::on_rank(comm, split, local[static_cast<std::size_t>(comm.rank)].problem(), worker);
+      });
+      for (phase30::Local& mine : local) mine.put_back(*whole);
+    }
+  }
+  auto results() const {
+    return std::array{std::pair{"o", &o}, std::pair{"dq", &dq}, std::pair{"dk", &dk}, std::pair{"dv", &dv}};
+  }
+};
 
 // Large arrays, of zeros: they take no room.
 inline void save_zeros(const Session& session, const std::string& dtype, std::array<std::int64_t, 4> shape,

@@ -2,10 +2,6 @@
 // call the same kernels, ranks that are killed or hang, and ranks without a GPU of their own.
 // ctest --test-dir build -R flash_ring_gpu; without MPI, NCCL or two GPUs it says so and is skipped.
 #include "phases/24-backward-fused/phase.hpp"
-#include "phases/30-ring/ulysses.hpp"
-#include "phases/ring/host.hpp"
-#include "phases/ring/local.hpp"
-#include "phases/ring/threads.hpp"
 #include "tests/flash_ring.hpp"
 
 using namespace flash;
@@ -43,33 +39,9 @@ double distance(const T* x, const Tensor<T>& y) {
 TEST_CASE("gpu: flash-ring: what threads compute by the same kernels, forward and backward, and again the same bits") {
   Shell session;
   if (without_gpus(session)) return;
-  constexpr std::int64_t B = 2, H = 4, S = 700, D = 128;
-  const auto drawn = [](std::uint32_t stream) { return random_tensor<half>({B, H, S, D}, 34, stream); };
-  const auto rows = [] { return make_tensor<float>({B, H, S, 1}); };
-  Tensor<half> q = drawn(0), k = drawn(1), v = drawn(2), dout = drawn(3), o = q, dq = q, dk = q, dv = q;
-  Tensor<float> lse = rows(), m = rows(), l = rows();
-  Tensor<std::int16_t> o_lo = make_tensor<std::int16_t>({B, H, S, D});
-  for (const auto& [name, array] : {std::pair{"q", &q}, {"k", &k}, {"v", &v}, {"do", &dout}})
-    write_npy(session / (std::string(name) + ".npy"), {B, H, S, D}, array->data());
+  Halves x(session, {2, 4, 700, 128}, 34);
   for (const RingLayout layout : all_layouts) {
-    AnyProblem there;
-    there.type = there.out = Type::Float16, there.options = {.mask = Mask::top_left(), .ring = {2, layout}};
-    there.q = any_of(view(q)), there.k = any_of(view(k)), there.v = any_of(view(v)), there.o = any_of(view(o));
-    there.o_lo = any_of(view(o_lo));
-    there.lse = any_of(view(lse)), there.m = any_of(view(m)), there.l = any_of(view(l));
-    AnyProblem back = there;
-    back.direction = Direction::Backward, back.dout = any_of(view(dout));
-    back.dq = any_of(view(dq)), back.dk = any_of(view(dk)), back.dv = any_of(view(dv));
-    for (const AnyProblem* whole : {&there, &back}) {
-      const phase30::Split split(*whole, 2);
-      std::vector<phase30::Local> local;
-      for (const int rank : {0, 1}) local.emplace_back(*whole, split, rank);
-      const phase30::HostWorker worker(phase24::phase, Where::Gpu);
-      phase30::on_threads(2, 60, [&](phase30::Comm& comm) {
-        phase30::on_rank(comm, split, local[static_cast<std::size_t>(comm.rank)].problem(), worker);
-      });
-      for (phase30::Local& mine : local) mine.put_back(*whole);
-    }
+    x.on_threads(layout, phase30::HostWorker(phase24::phase, Where::Gpu));
     std::map<std::string, std::string> first;
     for (int round = 0; round < 2; ++round) {
       const Answer answer =
@@ -79,7 +51,7 @@ TEST_CASE("gpu: flash-ring: what threads compute by the same kernels, forward an
       INFO(answer.err);
       REQUIRE(answer.status == 0);
       CHECK(contains(answer.out, "by 24-backward-fused on gpu"));
-      for (const auto& [name, array] : {std::pair{"o", &o}, {"dq", &dq}, {"dk", &dk}, {"dv", &dv}}) {
+      for (const auto& [name, array] : x.results()) {
         const NpyArray file = read_npy(session / (std::string(name) + ".npy"));
         const double away = distance(reinterpret_cast<const half*>(file.bytes.data()), *array);
         INFO(name << " of " << std::string(flash::name(layout)));

@@ -3,9 +3,6 @@
 // ctest --test-dir build -R flash_ring; without MPI it says so and is skipped.
 #include "tests/flash_ring.hpp"
 #include "phases/20-backward-tensor-cores/phase.hpp"
-#include "phases/30-ring/ulysses.hpp"
-#include "phases/ring/local.hpp"
-#include "phases/ring/threads.hpp"
 
 using namespace flash;
 using namespace flash::test;
@@ -169,35 +166,9 @@ TEST_CASE("flash-ring: ranks that disagree are named, and end with status 2") {
 // The bits of threads whose ranks call the same phase.
 TEST_CASE("flash-ring: a kernel phase on a simulator, forward and backward") {
   if (without_mpi()) return;
-  constexpr std::int64_t B = 1, H = 2, S = 40, D = 64;
-  const auto drawn = [](std::uint32_t stream) { return random_tensor<half>({B, H, S, D}, 33, stream); };
-  const auto rows = [] { return make_tensor<float>({B, H, S, 1}); };
-  Tensor<half> q = drawn(0), k = drawn(1), v = drawn(2), dout = drawn(3), o = q, dq = q, dk = q, dv = q;
-  Tensor<float> lse = rows(), m = rows(), l = rows();
-  Tensor<std::int16_t> o_lo = make_tensor<std::int16_t>({B, H, S, D});
-  const Options options{.mask = Mask::top_left(), .ring = {2, RingLayout::ZigZag}};
-  AnyProblem there;
-  there.type = there.out = Type::Float16, there.options = options;
-  there.q = any_of(view(q)), there.k = any_of(view(k)), there.v = any_of(view(v)), there.o = any_of(view(o));
-  there.o_lo = any_of(view(o_lo));
-  there.lse = any_of(view(lse)), there.m = any_of(view(m)), there.l = any_of(view(l));
-  AnyProblem back = there;
-  back.direction = Direction::Backward, back.dout = any_of(view(dout));
-  back.dq = any_of(view(dq)), back.dk = any_of(view(dk)), back.dv = any_of(view(dv));
-  for (const AnyProblem* whole : {&there, &back}) {
-    const phase30::Split split(*whole, 2);
-    std::vector<phase30::Local> local;
-    for (const int rank : {0, 1}) local.emplace_back(*whole, split, rank);
-    const phase30::HostWorker worker(phase20::phase);
-    phase30::on_threads(2, 60, [&](phase30::Comm& comm) {
-      phase30::on_rank(comm, split, local[static_cast<std::size_t>(comm.rank)].problem(), worker);
-    });
-    for (phase30::Local& mine : local) mine.put_back(*whole);
-  }
-
   Shell session;
-  for (const auto& [name, array] : {std::pair{"q", &q}, {"k", &k}, {"v", &v}, {"do", &dout}})
-    write_npy(session / (std::string(name) + ".npy"), {B, H, S, D}, array->data());
+  Halves x(session, {1, 2, 40, 64}, 33);
+  x.on_threads(RingLayout::ZigZag, phase30::HostWorker(phase20::phase));
   for (const char* machine : {"sim", "checked"}) {
     if (std::string(machine) == "checked" && !was_built(Where::Checked)) continue;
     const Answer answer = ring(session, 2,
@@ -206,7 +177,7 @@ TEST_CASE("flash-ring: a kernel phase on a simulator, forward and backward") {
     INFO(machine << ": " << answer.err);
     REQUIRE(answer.status == 0);
     CHECK(contains(answer.out, std::string("by 20-backward-tensor-cores on ") + machine));
-    for (const auto& [name, array] : {std::pair{"o", &o}, {"dq", &dq}, {"dk", &dk}, {"dv", &dv}}) {
+    for (const auto& [name, array] : x.results()) {
       const NpyArray file = read_npy(session / (std::string(name) + ".npy"));
       INFO(name);
       CHECK(file.dtype == "float16");

@@ -1,5 +1,5 @@
 // conformance_words.hpp: the operands of conformance_words.cu, which kernels and the host make alike.
-// Use: conformance_words.cu, conformance_test.cpp.
+// Use: conformance_words.cu.
 #pragma once
 #include <cmath>
 #include <cstdint>
