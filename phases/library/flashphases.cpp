@@ -309,16 +309,17 @@ Gpu current_gpu() {
 #endif
   return {};
 }
-bool runs_on(const Features& can, const Gpu& gpu) {
-  return gpu.number >= 0 && runs_on(can, gpu.capability);
-}
 
-// Does this library hold the kernel for the simulator?
+// Does this library hold the kernel for that machine?
 bool is_held(const Features& can, Where where) {
   for (const Phase* phase : all_phases())
     for (const Pass* pass : {phase->forward, phase->backward})
-      if (pass && &pass->features == &can && can.kernel && pass->entries[static_cast<std::size_t>(where)]) return true;
+      if (pass && &pass->features == &can && can.kernel && pass->stream_entries[static_cast<std::size_t>(where)])
+        return true;
   return false;
+}
+bool runs_on(const Features& can, const Gpu& gpu) {
+  return gpu.number >= 0 && runs_on(can, gpu.capability) && is_held(can, Where::Gpu);
 }
 bool holds_simulator(Where where) {
   const auto holds = [where](const Phase* phase) { return is_held(phase->forward->features, where); };
@@ -408,6 +409,9 @@ void require_gpu(const Phase& phase, const Features& can, const Gpu& gpu) {
     throw NoGpu("the library is built without CUDA; expected one with it; configure it with -DFLASH_CUDA=ON");
   if (gpu.number < 0) throw NoGpu("the GPU is missing; expected a CUDA device; look at nvidia-smi");
   if (runs_on(can, gpu)) return;
+  if (!is_held(can, Where::Gpu))
+    refuse("phase", phase.name, "one that this library holds for the GPU",
+           "pass 0, or build it with -DFLASHPHASES_GPU= for all");
   try {
     require(phase.name, can, Where::Gpu);
   } catch (const Error& e) {

@@ -8,6 +8,10 @@
 
 #include <doctest/doctest.h>
 
+#include <functional>
+#include <set>
+#include <string>
+
 using namespace flash;
 
 namespace {
@@ -381,4 +385,51 @@ TEST_CASE("the figures are of phases that there are, and positive") {
         m.heads == 256)
       CHECK(0.98 * m.tflops <= choice.figure.tflops);
   CHECK(choice.why().find(" TFLOP/s at B·H 256, N 2048, D 64, float16 on ") != std::string::npos);
+}
+
+// A wheel holds these and no others (phases/library/CMakeLists.txt).
+TEST_CASE("the phases that auto can take are those that a wheel has") {
+  float data[1];
+  const AnyView some = any_of(dense_view(data, {1, 1, 1, 1}));
+  const std::function<void(AnyProblem&)> asks[] = {
+      [](AnyProblem&) {},
+      [](AnyProblem& p) { p.options.mask = Mask::bottom_right(); },
+      [](AnyProblem& p) { p.options.mask = {.left = 100, .right = 0}; },
+      [&](AnyProblem& p) { p.lse = some; },
+      [&](AnyProblem& p) { p.m = p.l = p.o_lo = some; },
+      [](AnyProblem& p) { p.out = Type::Float32; },
+      [&](AnyProblem& p) { p.rows_of = p.keys_of = some; },
+      [](AnyProblem& p) { p.options.softcap = 30; },
+      [&](AnyProblem& p) { p.slopes = some; },
+      [&](AnyProblem& p) { p.bias = some; },
+      [&](AnyProblem& p) { p.allowed = some; },
+      [&](AnyProblem& p) { p.document_q = p.document_k = some; },
+      [&](AnyProblem& p) { p.blocks = some; },
+      [&](AnyProblem& p) { p.sinks = some; },
+      [](AnyProblem& p) { p.options.dropout.p = 0.25f; },
+      [](AnyProblem& p) { p.k.stride[2] += 1, p.k.stride[1] += p.Sk(), p.k.stride[0] += p.Sk() * p.k.H(); },
+      [](AnyProblem& p) { p.options.mode = BackwardMode::Atomic; },
+      [](AnyProblem& p) { p.options.spare_multiprocessors = 4; }};
+  std::set<std::string> taken;
+  const auto take = [&](const AnyProblem& p, Capability device) {
+    const auto runs = [device](const Features& can) { return runs_on(can, device); };
+    const Phase& phase = *choose_phase(p, runs).phase;
+    const Features& can = pass_of(phase, p.direction).features;
+    if (runs(can) && can.types.contains(p.type) && !unmet(p, can.meets)) taken.insert(std::string(phase.name, 2));
+  };
+  for (const Direction direction : {Direction::Forward, Direction::Backward})
+    for (const Type type : {Type::Float32, Type::Float16, Type::BFloat16})
+      for (const std::int64_t Hk : {16, 4})
+        for (const std::int64_t D : {64, 128, 256})
+          for (const std::int64_t N : {1, 1024, 16384})
+            for (const auto& one : asks)
+              for (const auto& other : asks) {
+                AnyProblem p = of_type({{2, 16, Hk, N, N, D, D}, type, {}}, type);
+                p.direction = direction;
+                one(p), other(p);
+                for (const Capability device : {Capability{7, 5}, {8, 0}, {9, 0}, {12, 0}}) take(p, device);
+              }
+  std::string numbers;
+  for (const std::string& number : taken) numbers += (numbers.empty() ? "" : " ") + number;
+  CHECK(numbers == FLASH_AUTOMATIC_PHASES);
 }

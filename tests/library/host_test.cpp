@@ -6,6 +6,7 @@
 #include <flashphases.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <string>
 #include <thread>
@@ -189,4 +190,22 @@ TEST_CASE("a number that two phases have names that with Hopper's instructions w
   REQUIRE(forward(args) == FLASHPHASES_OK);
   CHECK(launched_phase == "for all");
   device = 0, capability = 9;
+}
+
+TEST_CASE("a phase that the library does not hold is refused by its number, and auto takes the best of the others") {
+  Args args = good();
+  std::int32_t best = 0, other = 0;
+  REQUIRE(flashphases_chosen_phase(&args, &best) == FLASHPHASES_OK);
+  device = 3;  // nothing is remembered of it
+  for (const flash::Phase* phase : flash::all_phases())
+    if (std::atoi(phase->name) == best)
+      phase->forward->stream_entries[static_cast<std::size_t>(flash::Where::Gpu)] = nullptr;
+  CHECK(flashphases_chosen_phase(&args, &other) == FLASHPHASES_OK);
+  CHECK(other != best);
+  args.phase = best;
+  CHECK(forward(args) == FLASHPHASES_BAD_ARGUMENT);
+  CHECK(std::string(flashphases_error()) ==
+        "phase is 19-beyond; expected one that this library holds for the GPU; pass 0, or build it with "
+        "-DFLASHPHASES_GPU= for all");
+  device = 0;
 }
