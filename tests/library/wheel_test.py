@@ -1,6 +1,7 @@
 """wheel_test.py: the package as pip has it: a source archive is made, a wheel is made of it, and the wheel is installed
 into a fresh virtual environment, where what python.py proves of the sources holds, too. Nothing is downloaded.
-    python3 tests/library/wheel_test.py [--cuda]    (--cuda: the kernels as well, where nvcc is; takes an hour's CPU)
+    python3 tests/library/wheel_test.py [--cuda]     (--cuda: the kernels as well, where nvcc is; takes an hour's CPU)
+    python3 tests/library/wheel_test.py FILE.whl     (that wheel, in place of one that is made)
 Exits with 77 and its reason where scikit-build-core, pip or venv is absent.
 """
 
@@ -32,15 +33,22 @@ def run(*command, folder, **variables):
     return result.stdout
 
 
+def made(work, cuda):
+    """Sources into an archive, the archive into a wheel."""
+    run(sys.executable, "-c", f"import scikit_build_core.build as b; b.build_sdist({str(work)!r})", folder=ROOT)
+    archive, = work.glob("flashphases-*.tar.gz")
+    print(f"{archive.name}: {archive.stat().st_size / 1e6:.1f} MB")
+    run(sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--no-index", "-w", work / "out",
+        archive, folder=work, SKBUILD_CMAKE_DEFINE="" if cuda else "FLASH_CUDA=OFF")
+    wheel, = (work / "out").glob("*.whl")
+    return wheel
+
+
 def main():
-    cuda = "--cuda" in sys.argv
+    given = [pathlib.Path(word).resolve() for word in sys.argv[1:] if word.endswith(".whl")]
     with tempfile.TemporaryDirectory() as name:
         work = pathlib.Path(name)
-        run(sys.executable, "-c", f"import scikit_build_core.build as b; b.build_sdist({str(work)!r})", folder=ROOT)
-        archive, = work.glob("flashphases-*.tar.gz")
-        run(sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--no-index", "-w", work / "out",
-            archive, folder=work, SKBUILD_CMAKE_DEFINE="" if cuda else "FLASH_CUDA=OFF")
-        wheel, = (work / "out").glob("*.whl")
+        wheel = given[0] if given else made(work, "--cuda" in sys.argv)
         version = wheel.name.split("-")[1]
         if wheel.name.split("-")[2:4] != ["py3", "none"]:
             sys.exit(f"the wheel is {wheel.name}; expected one of every Python and no ABI: py3-none")
@@ -51,8 +59,7 @@ def main():
         strangers = [name for name in sizes if not name.startswith(folders)]
         if libraries != ["flashphases/libflashphases.so"] or strangers:
             sys.exit(f"the wheel has {libraries} and {strangers}; expected flashphases/libflashphases.so alone")
-        print(f"{wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB, its library {sizes[libraries[0]] / 1e6:.1f} MB; "
-              f"sources {archive.stat().st_size / 1e6:.1f} MB")
+        print(f"{wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB, its library {sizes[libraries[0]] / 1e6:.1f} MB")
         if wheel.stat().st_size > MOST_BYTES or sizes[libraries[0]] > MOST_LIBRARY:
             sys.exit(f"expected at most {MOST_BYTES / 1e6:.0f} and {MOST_LIBRARY / 1e6:.0f} MB")
 
