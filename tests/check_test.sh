@@ -515,8 +515,9 @@ expect 1 '"checked_blocks": 4' --sample 4 --json sample.cu -- 0
 expect 2 "--sample is 'all'; expected a number" --sample all sample.cu
 
 # What waits for another thread in a block outside of the sample: through a flag of shared memory, and of global memory.
+# What it writes there by volatile stores has been written for the blocks of the sample, too.
 cat >waits.cu <<'END'
-__global__ void pass_on(volatile int* turn, int* sum) {
+__global__ void pass_on(volatile int* turn, volatile int* said, int* sum) {
   __shared__ volatile int flag;
   if (threadIdx.x == 0) flag = 0;
   __syncthreads();
@@ -524,15 +525,16 @@ __global__ void pass_on(volatile int* turn, int* sum) {
   while (threadIdx.x == 0 && flag == 0) {}
   if (threadIdx.x != 0) return;
   while (*turn != blockIdx.x) {}
-  atomicAdd(sum, blockIdx.x);
+  said[blockIdx.x] = blockIdx.x;
+  atomicAdd(sum, blockIdx.x > 0 ? said[blockIdx.x - 1] : 15);
   __threadfence();
   *turn = blockIdx.x + 1;
 }
 int main() {
-  int *turn, *sum, result = 0;
-  cudaMalloc(&turn, sizeof *turn), cudaMalloc(&sum, sizeof *sum);
+  int *turn, *said, *sum, result = 0;
+  cudaMalloc(&turn, sizeof *turn), cudaMalloc(&said, 16 * sizeof *said), cudaMalloc(&sum, sizeof *sum);
   cudaMemset(turn, 0, sizeof *turn), cudaMemset(sum, 0, sizeof *sum);
-  pass_on<<<16, 64>>>(turn, sum);
+  pass_on<<<16, 64>>>(turn, said, sum);
   cudaMemcpy(&result, sum, sizeof result, cudaMemcpyDeviceToHost);
   return result != 120;
 }
@@ -610,7 +612,7 @@ int main(int n, char** words) {
 }
 END
 expect 0 '' -o strings strings.cu
-library=$(sed -n "s/^LIBRARY='\(.*\)'/\1/p" "$settings")
+library=$(sed -n "s/^LIBRARY='\(.*\)'/\1/p" "$settings" | tail -n 1)
 nm strings | awk '$2 == "W" { print $3 }' >of_program
 nm "$library" 2>/dev/null | awk '$2 == "W" { print $3 }' | sort -u | grep -Fxf of_program >shared_names
 objdump -d --no-show-raw-insn strings | awk '

@@ -114,6 +114,7 @@ __device__ void mathematics(Results& r, float one) {
   EXPECT(rhypotf(6 * one, 8), 0.1f);
   EXPECT(erfinvf(0 * one), 0);
   EXPECT(isinf(erfinvf(one)) && isnan(erfinvf(2 * one)), true);
+  EXPECT(fabs(erf(erfinv(0.9 * one)) - 0.9) < 1e-15, true);
   EXPECT(erfcinvf(one), 0);
   EXPECT(erfcxf(0 * one), 1);
   EXPECT(normcdff(0 * one), 0.5);
@@ -275,7 +276,7 @@ int main(int argc, char**) {
   };
   for (const Result& result : results)
     if (result.line != 0) expect(result.line, result.got, result.expected);
-  if (lines != 137) std::printf("%d lines were tried\n", lines), ++wrong;
+  if (lines != 138) std::printf("%d lines were tried\n", lines), ++wrong;
   expect(__LINE__, cells.pair.x + cells.pair.y, 96);
   expect(__LINE__, cells.four.x + cells.four.y + cells.four.z + cells.four.w, 320);
   expect(__LINE__, __low2float(cells.halfs) + __high2float(cells.halfs), 96);
