@@ -1,4 +1,5 @@
 # dependencies.cmake: Eigen, doctest, xtensor (+ xtl): the system's package if there is one, else a pinned download.
+# A wheel needs Eigen alone.
 # Headers only: none of their own build files run. Without a network: put the archives named below into
 # <build>/downloads, or point FETCHCONTENT_SOURCE_DIR_<NAME> (EIGEN3, DOCTEST, XTL, XTENSOR) at an unpacked tree.
 # What is found here is GLOBAL: a project that this one is part of links it too, through flash::attention.
@@ -51,6 +52,10 @@ if(NOT FLASHPHASES_BUILD_PHASES)
   return()
 endif()
 
+add_library(flash_xtensor INTERFACE)  # one name for xtensor with xtl, wherever they come from
+if(SKBUILD)  # a wheel is the library alone, which has no other tensors than its caller's
+  return()
+endif()
 flash_find(doctest 2.4.9 doctest-dev doctest-2.4.11.tar.gz
   632ed2c05a7f53fa961381497bf8069093f0d6628c5f26286161fbd32a560186
   https://github.com/doctest/doctest/archive/refs/tags/v2.4.11.tar.gz)
@@ -74,8 +79,6 @@ else()
   include("${doctest_SOURCE_DIR}/scripts/cmake/doctest.cmake")
 endif()
 
-# One name for xtensor with xtl, wherever they came from.
-add_library(flash_xtensor INTERFACE)
 foreach(package IN ITEMS xtl xtensor)
   if(${package}_FOUND)
     target_link_libraries(flash_xtensor INTERFACE ${package})
