@@ -29,8 +29,9 @@ for metric in $wanted; do
     metrics=$metrics${metrics:+,}$metric.sum
   fi
 done
-# All phases' kernels are called attention; the driver's own launches (memset) are left out.
-ncu --clock-control none --csv --print-units base --kernel-name-base function --kernel-name attention \
+# The phases' kernels, and what puts sequences in order before them; the driver's own launches (memset) are left out.
+ncu --clock-control none --csv --print-units base --kernel-name-base function \
+  --kernel-name 'regex:^(attention|find_sequences)$' \
   --metrics "$metrics" "$program" launch "$@" > "$out/ncu-phases.csv" ||
   { tail -n 20 "$out/ncu-phases.csv" >&2; exit 1; }
 "$program" join "$out/ncu-phases.csv" "$@" > "$out/h200-sectors.json.part"

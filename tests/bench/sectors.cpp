@@ -1,6 +1,7 @@
 // sectors.cpp: flash-sectors, the checked simulator's counters of the kernel phases beside Nsight Compute's, as JSON.
 // `launch` runs the cases on the GPU, for ncu_phases.sh to profile; `join` runs them on the checked simulator, writes
-// both counts; without a GPU, `print` shows ours. CASE: 07:1,2,500,300,64,causal,float16 (B,H,Sq,Sk,D), or a list.
+// both counts; without a GPU, `print` shows ours. CASE: 07:1,2,500,300,64,causal,float16 (B,H,Sq,Sk,D), or a list; from
+// phase 25 on 25:1,4/2,… for H/Hk, and window, lengths, bias or dropout in place of the mask.
 // flash-sectors print|launch|join NCU.csv [CASE…]
 #include <cstring>
 #include <fstream>
@@ -20,57 +21,78 @@ using namespace flash::bench;
 struct Setting {
   std::string phase;  // "07"
   std::int64_t B, H, Sq, Sk, D;
-  bool causal;
+  std::string asked;  // what is asked for: full, causal, …
   std::string type;
+  std::int64_t Hk = H;
 };
+
+// Rows see 256 keys; a fifth of the rows and of the keys is not there.
+constexpr const char* features[] = {"full", "causal", "window", "lengths", "bias", "dropout"};
+constexpr std::int64_t window = 256;
+std::int64_t shortened(std::int64_t length) {
+  return length - length / 5;
+}
 
 Setting parse(const std::string& word) {
   std::istringstream in(word);
   Setting s{};
-  char comma[5] = {};
-  std::string mask;
+  char comma[5] = {}, slash = '/';
   std::getline(in, s.phase, ':');
-  in >> s.B >> comma[0] >> s.H >> comma[1] >> s.Sq >> comma[2] >> s.Sk >> comma[3] >> s.D >> comma[4];
-  std::getline(in, mask, ',');
+  in >> s.B >> comma[0] >> s.H;
+  s.Hk = s.H;
+  if (in.peek() == '/') in >> slash >> s.Hk;
+  in >> comma[1] >> s.Sq >> comma[2] >> s.Sk >> comma[3] >> s.D >> comma[4];
+  std::getline(in, s.asked, ',');
   std::getline(in, s.type);
-  const bool known = (mask == "full" || mask == "causal") && (s.type == "float16" || s.type == "float32");
+  const bool known = std::find(std::begin(features), std::end(features), s.asked) != std::end(features) &&
+                     (s.type == "float16" || s.type == "float32");
   if (!in || !known || std::string(comma, 5) != ",,,,,")
     refuse("case", "'" + word + "'", "such as 07:1,2,500,300,64,causal,float16", "correct it");
-  s.causal = mask == "causal";
   return s;
 }
 
-// Even and ragged, both types, another D, of tensor cores a larger one; the mask where the phase has one.
+// Even and ragged, both types, another D, of tensor cores a larger one; the mask where the phase has one. Of a phase
+// that gives a feature to earlier kernels, the feature.
 std::vector<Setting> shapes() {
   std::vector<Setting> all;
   for (const Phase* kernel : kernels()) {
     if (kernel == &naive::phase) continue;
     const std::string phase = std::string(kernel->name, std::strchr(kernel->name, '-'));
-    all.push_back({phase, 1, 2, 512, 512, 64, false, "float16"});
-    all.push_back({phase, 1, 2, 500, 300, 64, false, "float16"});
-    if (kernel->forward->features.types.contains(Type::Float32))
-      all.push_back({phase, 1, 2, 512, 512, 64, false, "float32"});
-    all.push_back({phase, 1, 2, 256, 256, 128, false, "float16"});
-    if (kernel->forward->features.tensor_cores) all.push_back({phase, 1, 2, 2048, 2048, 128, false, "float16"});
-    if (kernel->forward->features.tensor_cores && kernel->forward->features.head_dims.contains(256))
-      all.push_back({phase, 1, 2, 512, 512, 256, false, "float16"});
-    if (!kernel->forward->features.meets(Demand::Causal)) continue;
-    all.push_back({phase, 1, 2, 512, 512, 64, true, "float16"});
-    all.push_back({phase, 1, 2, 500, 300, 64, true, "float16"});
+    const Features& can = kernel->forward->features;
+    if (can.meets(Demand::FewerHeads)) {
+      const char* feature = can.meets(Demand::Dropout)   ? "dropout"
+                            : can.meets(Demand::Bias)    ? "bias"
+                            : can.meets(Demand::Lengths) ? "lengths"
+                            : can.meets(Demand::Window)  ? "window"
+                                                         : "full";
+      all.push_back({phase, 1, 4, 1024, 1024, 128, feature, "float16", 2});
+      all.push_back({phase, 1, 4, 500, 300, 64, feature, "float16", 1});
+      continue;
+    }
+    all.push_back({phase, 1, 2, 512, 512, 64, "full", "float16"});
+    all.push_back({phase, 1, 2, 500, 300, 64, "full", "float16"});
+    if (can.types.contains(Type::Float32)) all.push_back({phase, 1, 2, 512, 512, 64, "full", "float32"});
+    all.push_back({phase, 1, 2, 256, 256, 128, "full", "float16"});
+    if (can.tensor_cores) all.push_back({phase, 1, 2, 2048, 2048, 128, "full", "float16"});
+    if (can.tensor_cores && can.head_dims.contains(256)) all.push_back({phase, 1, 2, 512, 512, 256, "full", "float16"});
+    if (!can.meets(Demand::Causal)) continue;
+    all.push_back({phase, 1, 2, 512, 512, 64, "causal", "float16"});
+    all.push_back({phase, 1, 2, 500, 300, 64, "causal", "float16"});
   }
   return all;
 }
 
 std::string text(const Setting& s) {
   std::ostringstream out;
-  out << s.phase << " B" << s.B << " H" << s.H << " Sq" << s.Sq << " Sk" << s.Sk << " D" << s.D
-      << (s.causal ? " causal " : " full ") << s.type;
+  out << s.phase << " B" << s.B << " H" << s.H;
+  if (s.Hk != s.H) out << " Hk" << s.Hk;
+  out << " Sq" << s.Sq << " Sk" << s.Sk << " D" << s.D << " " << s.asked << " " << s.type;
   return out.str();
 }
 
 template <class T>
 Run run(const Setting& s, Where where) {
-  const std::array<std::int64_t, 4> rows{s.B, s.H, s.Sq, s.D}, keys{s.B, s.H, s.Sk, s.D};
+  const std::array<std::int64_t, 4> rows{s.B, s.H, s.Sq, s.D}, keys{s.B, s.Hk, s.Sk, s.D};
   const auto filled = [](const std::array<std::int64_t, 4>& shape, std::uint32_t stream) {
     std::vector<T> x(static_cast<std::size_t>(shape[0] * shape[1] * shape[2] * shape[3]));
     for (std::size_t i = 0; i < x.size(); ++i) x[i] = from_float<T>(Random(2026, stream).normal(i));
@@ -79,13 +101,30 @@ Run run(const Setting& s, Where where) {
   const std::vector<T> q = filled(rows, 0), k = filled(keys, 1), v = filled(keys, 2);
   std::vector<T> o(q.size());
   std::vector<float> lse(static_cast<std::size_t>(s.B * s.H * s.Sq));
-  Problem<T> p;
-  p.q = dense_view(q.data(), rows), p.k = dense_view(k.data(), keys), p.v = dense_view(v.data(), keys);
-  p.o = dense_view(o.data(), rows);
-  p.options.mask = s.causal ? Mask::top_left() : Mask::none();
+  Problem<T> typed;
+  typed.q = dense_view(q.data(), rows), typed.k = dense_view(k.data(), keys), typed.v = dense_view(v.data(), keys);
+  typed.o = dense_view(o.data(), rows);
   const Phase& phase = find_phase(s.phase);
-  if (phase.forward->features.meets(Demand::Lse)) p.lse = lse.data();
-  return forward(phase, p, where);
+  if (phase.forward->features.meets(Demand::Lse)) typed.lse = lse.data();
+  AnyProblem p = typed;
+  std::vector<std::int32_t> rows_of, keys_of;
+  std::vector<T> bias;
+  if (s.asked == "causal") p.options.mask = Mask::top_left();
+  if (s.asked == "window") p.options.mask = {window - 1, 0, Alignment::TopLeft};
+  if (s.asked == "dropout") p.options.dropout = {0.25f, 2026};
+  if (s.asked == "lengths") {
+    const auto all_of = [&](std::int64_t length) {
+      return std::vector(static_cast<std::size_t>(s.B), static_cast<std::int32_t>(shortened(length)));
+    };
+    rows_of = all_of(s.Sq), keys_of = all_of(s.Sk);
+    p.rows_of = any_of(dense_view(rows_of.data(), {1, 1, s.B, 1}));
+    p.keys_of = any_of(dense_view(keys_of.data(), {1, 1, s.B, 1}));
+  }
+  if (s.asked == "bias") {
+    bias = filled({1, s.H, s.Sq, s.Sk}, 3);
+    p.bias = any_of(dense_view(bias.data(), {1, s.H, s.Sq, s.Sk}));
+  }
+  return enter(phase, p, where);
 }
 
 Run run(const Setting& s, Where where) {
