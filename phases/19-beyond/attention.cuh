@@ -183,8 +183,7 @@ struct Consumer {
   // Of a Q tile's first K/V tile: nothing has been summed yet.
   __device__ __forceinline__ void first_probabilities() {
     draw_kept(my_tiles - 1);
-    if constexpr (Variant::modifies)
-      band.template fetch<Bc / 2>(work.head, H, row, (my_tiles - 1) * Bc + lane % 4 * 2);
+    if constexpr (Variant::modifies) band.template fetch<Bc / 2>(work.head, H, row, (my_tiles - 1) * Bc + lane % 4 * 2);
     wgmma_wait<0>(s);
     tiles.K_ring.release(K), K.next();
     if (my_tiles == 1) tiles.Q_ring[warpgroup].release(Q);
@@ -346,7 +345,7 @@ struct Attention {
   template <class T, int D, int Br, int Bc, class Variant>
   static void launch_here(const DeviceProblem<T>& p) {
     const auto kernel = keeps(p) ? attention<T, D, Br, Bc, true, Variant> : attention<T, D, Br, Bc, false, Variant>;
-    constexpr std::size_t shared_bytes = sizeof(Tiles<D, Br, Bc>);
+    constexpr std::size_t shared_bytes = sizeof(Tiles<D, Br, Bc>) + Variant::shared_bytes;
     allow_shared_memory(kernel, shared_bytes);
     const Schedule schedule = schedule_of<D, Br>(p);
     kernel<<<blocks_of(schedule), Br * 2 + 128, shared_bytes, p.stream>>>(

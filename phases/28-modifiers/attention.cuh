@@ -52,6 +52,21 @@ requires(Variant::skips) struct OfWarpgroup<Variant> {
 
 }  // namespace flash::phase19::inline FLASH_MACHINE
 
+namespace flash::inline FLASH_MACHINE {
+
+// #region bias-rooms: behind the tiles of phase 19 at D = 128
+struct TilesAndBias {
+  phase19::Tiles<128, 128, 128> tiles;
+  BiasRooms bias;
+};
+template <class T>
+__device__ __forceinline__ BiasRooms& bias_rooms() {
+  return shared<TilesAndBias>().bias;
+}
+// #endregion
+
+}  // namespace flash::inline FLASH_MACHINE
+
 namespace flash::phase24::inline FLASH_MACHINE {
 
 // #region share-listed: a share of phase 24 has the Q tiles of its list, and what their ranks say

@@ -1,5 +1,6 @@
-// bias.cuh: a bias for each pair, for who asks for nothing else: it is loaded a tile ahead, or while tensor cores make
-// S, and it is there when S is. The modifier for all that may be asked together (combined.cuh) asks for it then.
+// bias.cuh: a bias for each pair, for who asks for nothing else: it is copied two tiles ahead, or loaded while tensor
+// cores make S, and it is there when S is. The modifier for all that may be asked together (combined.cuh) asks for it
+// then.
 // Use: phase19::Attention::launch_here<T, D, Br, Bc, Modified<Grouped<int>, Bias<T>>>(with_scores_of<Bias<T>>(p));
 #pragma once
 #include "phases/28-modifiers/masks.cuh"
@@ -19,17 +20,27 @@ inline BiasGradient bias_gradient_of(const AnyProblem& p, BackwardMode mode) {
 }
 // #endregion
 
+// #region rooms: a warp's own 16 rows of two tiles, which nobody else waits for
+// Pieces of 16 bytes change places by XOR with the row, so that ldmatrix has no bank conflicts.
+struct BiasRooms {
+  alignas(1024) std::uint16_t tiles[8][2][16][128];  // [warp][stage][row][key]
+};
+template <class T>
+__device__ BiasRooms& bias_rooms();  // attention.cuh: behind the kernel's own tiles
+// #endregion
+
 // #region bias
-// Modified: fetch() comes first, add() when S is there.
+// Modified: fetch() comes first, add() when S is there, then fetch_next().
 template <class T>
 struct Bias {
   static constexpr bool waits = false;  // Modified: it has registers enough while PV goes on
+  static constexpr std::size_t shared_bytes = sizeof(BiasRooms);
   PairArray<std::uint16_t> pairs;
   PairArray<float> dbias;  // null where nobody asks, or where it is left to another kernel
   bool adds;               // to what is there: it is shared
   int Sq, Sk;
   float scale;
-  unsigned words[32];  // two neighbours each, as S has them
+  int stage;  // where the next tile is
 
   template <class U>
   static Bias of(const DeviceProblem<U>& p) {
@@ -40,13 +51,13 @@ struct Bias {
             static_cast<int>(p.band.Sq),
             static_cast<int>(p.band.Sk),
             p.scale,
-            {}};
+            0};
   }
-  // Two neighbours are one access.
+  // Eight neighbours are one access.
   static bool takes(const AnyView& bias) {
     const auto pairs = PairArray<std::uint16_t>::of(bias);
     const auto address = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(pairs.data) / 2);
-    return bias.elements() > 0 && (address | pairs.b_stride | pairs.h_stride | pairs.stride | bias.shape[3]) % 2 == 0;
+    return bias.elements() > 0 && (address | pairs.b_stride | pairs.h_stride | pairs.stride) % 8 == 0;
   }
   __device__ constexpr bool bends() const { return false; }
 
@@ -70,27 +81,51 @@ struct Bias {
     }
   }
 
-  // i, j: of the lane's first element. What is beyond the end counts as what is last, whatever becomes of it.
-  template <int N>
-  __device__ __forceinline__ void fetch(int b, int h, int i, int j) {
-    static_assert(N == 64);
-    const std::uint16_t* const head = pairs.head(b, h);
-    const bool whole = j + column_of(N - 1) < Sk;
+  // Rows i … and keys j … of a tile, a warp's share of it: half a warp has a row. Keys beyond the end are zeros; rows
+  // beyond it are the last one, whatever becomes of them. Before the first key there is nothing, but a group of copies.
+  __device__ __forceinline__ void copy(std::uint16_t (&room)[16][128], int b, int h, int i, int j) const {
+    const int first = threadIdx.x % 32 / 16, key = threadIdx.x % 16 * 8;
+    if (j >= 0) {
+      const std::uint16_t* const from = pairs.head(b, h) + j + key;
+      const unsigned bytes = 2 * max(min(Sk - j - key, 8), 0);
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const std::uint16_t* const row = head + min(i + 8 * r, Sq - 1) * pairs.stride;
-      if (whole) {
-#pragma unroll
-        for (int n = 0; n < N / 4; ++n) words[2 * n + r] = load2(row + j + 8 * n);
-      } else {
-#pragma unroll
-        for (int n = 0; n < N / 4; ++n) words[2 * n + r] = load2(row + min(j + 8 * n, Sk - 2));
+      for (int row = 0; row < 16; row += 2) {
+        const int mine = first + row;
+        cp_async_16(&room[mine][key ^ mine % 8 * 8], from + min(i + mine, Sq - 1) * pairs.stride, bytes);
       }
     }
+    cp_async_commit();
+  }
+  __device__ __forceinline__ auto& room_of(int stage) const {
+    return bias_rooms<T>().tiles[threadIdx.x / 32][stage];
+  }
+
+  // i, j: of the lane's first element.
+  template <int N>
+  __device__ __forceinline__ void fetch(int b, int h, int i, int j) const {
+    static_assert(N == 64);
+    const int row = i - lane_row(), key = j - lane_column();
+    copy(room_of(stage), b, h, row, key);
+    copy(room_of(stage ^ 1), b, h, row, key - 2 * N);
   }
   template <int N>
+  __device__ __forceinline__ void fetch_next(int b, int h, int i, int j) {
+    copy(room_of(stage), b, h, i - lane_row(), j - lane_column() - 4 * N);
+    stage ^= 1;
+  }
+  // The tile of this stage has been copied by all lanes, and read by all before fetch_next() copies into it.
+  template <int N>
   __device__ __forceinline__ void add(float (&s)[N]) const {
-    add(s, [&](int k) { return words[k]; });
+    const int lane = threadIdx.x % 32, row = lane % 16;
+    const std::uint16_t* const from = room_of(stage)[row];
+    cp_async_wait<1>();
+    __syncwarp();
+    unsigned words[4];  // of two rows and two groups of eight keys
+    add(s, [&](int k) {
+      if (k % 4 == 0) ldmatrix_x4(words, from + ((k / 4 * 16 + lane / 16 * 8) ^ row % 8 * 8));
+      return words[k % 4];
+    });
+    __syncwarp();
   }
 
   // Of Sᵀ, whose neighbours are two queries: they are loaded as neighbouring keys of a query, and change places in the

@@ -35,8 +35,10 @@ constexpr int key_of(int element) {
 //                                                           of them is to be multiplied by that
 //   enter(b, h)                                             comes first, once a Q tile: what a head's scores share
 //   lean(s, offset, i, j)                                   a softmax of its own (quick.cuh)
-//   fetch(b, h, i, j), add(s), take(ds, b, h, i, j)         in place of apply(): loads begin a tile ahead, or before S
-//                                                           is waited for; and dSᵀ is handed out (bias.cuh)
+//   fetch(b, h, i, j), add(s), fetch_next(b, h, i, j), take(ds, b, h, i, j)   in place of apply(): loads begin tiles
+//                                                           ahead, or before S is waited for; and dSᵀ is handed out
+//                                                           (bias.cuh)
+//   shared_bytes                                            that much memory of a block, behind the kernel's own
 //   waits                                                   false: it has registers enough while PV goes on
 struct NoNote {
   __device__ void operator()(int, float, float) const {}
@@ -76,9 +78,17 @@ constexpr bool must_wait() {
   else
     return !HasLean<M>;
 }
+template <class M>
+constexpr std::size_t shared_bytes_of() {
+  if constexpr (requires { M::shared_bytes; })
+    return M::shared_bytes;
+  else
+    return 0;
+}
 template <class Base, class Modifier>
 struct Modified : Base {
   static constexpr bool modifies = true;
+  static constexpr std::size_t shared_bytes = shared_bytes_of<Modifier>();
   static constexpr bool waits = must_wait<Modifier>();  // must PV be there before scores change? It has registers then
   Modifier modifier;
   float scale;
@@ -150,8 +160,7 @@ struct Modified : Base {
     if constexpr (HasLean<Modifier>)
       if (whole) return quick_softmax<kCarry>(s, rows, alpha, c, modifier, query, key, before_exponentials);
     score(s, head, H, query, key);
-    // The tile before comes next. The first one's is loaded twice: a condition takes a third of the speed.
-    if constexpr (Fetches<Modifier>) fetch<N>(head, H, query, max(key - 2 * N, lane_column()));
+    if constexpr (Fetches<Modifier>) modifier.template fetch_next<N>(head / H, head % H, query, key);
     return false;
   }
   // A row begins with its sink, as with a key whose V is 0: one of the four lanes that share the row counts it.

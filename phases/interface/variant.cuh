@@ -27,6 +27,8 @@ struct PlainOf : Band<Int> {
   static constexpr bool skips = false;     // do tiles come by lists, which leave some out? (phase 28)
   static constexpr bool drops = false;     // are some numbers of P left out? (phase 29)
 
+  static constexpr std::size_t shared_bytes = 0;  // behind the kernel's shared struct (phase 28)
+
   __device__ PlaceOf<Int> rows(int head, int H, Int i) const { return {i, head % H, head / H}; }
   __device__ PlaceOf<Int> keys(int head, int H, Int j) const { return {j, head % H, head / H}; }
   // The same for who has head and batch entry: of K and V there are keys that some row sees, and all of dK's and dV's.
