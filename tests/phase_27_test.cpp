@@ -334,7 +334,7 @@ TEST_CASE("every two features: computed or refused") {
   check_all_pairs<half>(phase27::phase, Where::Sim, {.B = 1, .H = 2, .Sq = 150, .Sk = 140, .D = 128});
 }
 
-TEST_CASE("checked: every two features") {
+TEST_CASE("checked: clean with every two features") {
   for (const Phase* phase : both)
     if (!cannot_run(*phase, Where::Checked))
       check_all_pairs<bfloat16>(*phase, Where::Checked, {.B = 1, .H = 2, .Sk = 150, .D = 64});

@@ -103,8 +103,8 @@ TEST_CASE("checked: each modifier at D = 128") {
   }
 }
 
-// Alone it has a kernel of its own, where two neighbours are one access: with 296 keys, not with 151. sharing: of rows,
-// heads and batch entries. The kernel stores dbias, too, without it, or adds, if two share it, or in the atomic mode.
+// Alone it has a kernel of its own, where eight neighbours are one access: with 296 keys, not with 151. sharing: of
+// rows, heads and batch entries. The kernel stores dbias, too, without it, or adds, if two share it, or in the atomic mode.
 // Some of it is -inf.
 TEST_CASE_TEMPLATE("a bias alone", T, half, bfloat16) {
   for (const int sharing : {0, 1, 3, 6})
@@ -114,7 +114,7 @@ TEST_CASE_TEMPLATE("a bias alone", T, half, bfloat16) {
       check_case<T>(phase28::phase, Where::Sim, c);
     }
   for (const int sharing : {3, 7}) {
-    FeatureInputs<T> in({.on = {Feature::Bias, Feature::Causal}, .Sq = 70, .Sk = 90, .D = 128, .sharing = sharing});
+    FeatureInputs<T> in({.on = {Feature::Bias, Feature::Causal}, .Sq = 70, .Sk = 96, .D = 128, .sharing = sharing});
     AnyProblem gradients = in.gradients();
     gradients.options.mode = BackwardMode::Atomic;
     enter(phase28::phase, in.problem()), enter(phase28::phase, gradients);
@@ -126,10 +126,27 @@ TEST_CASE_TEMPLATE("a bias alone", T, half, bfloat16) {
   check_case<T>(phase28::phase, Where::Sim, odd);
 }
 
+// The last eight neighbours are no eight keys; behind the keys of a row is NaN, behind those of the last one nothing.
+TEST_CASE("checked: a bias alone, whose rows are farther apart than they are long") {
+  if (cannot_run(phase28::phase, Where::Checked)) return;
+  for (const std::int64_t Sk : {162, 161}) {
+    FeatureInputs<half> in({.on = {Feature::Bias}, .B = 1, .H = 2, .Sq = 140, .Sk = Sk, .D = 128});
+    const std::int64_t rows = 2 * 140, stride = 168;
+    std::vector<half> apart(static_cast<std::size_t>((rows - 1) * stride + Sk), from_float<half>(NAN));
+    for (std::int64_t n = 0; n < rows; ++n) std::copy_n(&in.bias[n * Sk], Sk, &apart[n * stride]);
+    for (AnyProblem p : {in.problem(), in.gradients()}) {
+      p.bias.data = apart.data(), p.bias.stride = {rows * stride, 140 * stride, stride, 1};
+      enter(phase28::phase, p, Where::Checked);  // throws what it finds
+    }
+    INFO(text(in.c));
+    expect_none(in.complaints(true, 2, true));
+  }
+}
+
 TEST_CASE("checked: a bias alone") {
   if (cannot_run(phase28::phase, Where::Checked)) return;
   for (const int sharing : {0, 1, 4}) {
-    FeatureCase c{.on = {Feature::Bias, Feature::Causal}, .B = 2, .H = 1, .Sq = 130, .Sk = 150, .D = 128};
+    FeatureCase c{.on = {Feature::Bias, Feature::Causal}, .B = 2, .H = 1, .Sq = 130, .Sk = 152, .D = 128};
     c.sharing = sharing;
     check_case<half>(phase28::phase, Where::Checked, c);
   }
@@ -299,7 +316,7 @@ TEST_CASE("NaN in keys that a mask or a bias hides") {
   for (const Phase* phase : both)
     for (const auto& [feature, D, Sk] : {std::tuple<Feature, std::int64_t, std::int64_t>{Feature::BoolMask, 64, 150},
                                          {Feature::Bias, 64, 150},
-                                         {Feature::Bias, 128, 150}}) {
+                                         {Feature::Bias, 128, 152}}) {
       FeatureCase c = small({feature}, D);
       c.Sk = Sk;
       FeatureInputs<half> with(c), without(c);
@@ -345,6 +362,6 @@ TEST_CASE("keys with a mean") {
 TEST_CASE_TEMPLATE("gpu: every two features", T, half, bfloat16) {
   for (const Phase* phase : both) {
     if (cannot_run(*phase, Where::Gpu)) return;
-    for (const std::int64_t D : {64, 128}) check_pairs<T>(*phase, Where::Gpu, {.Sq = 200, .Sk = 330, .D = D});
+    for (const std::int64_t D : {64, 128}) check_pairs<T>(*phase, Where::Gpu, {.Sq = 200, .Sk = 328, .D = D});
   }
 }

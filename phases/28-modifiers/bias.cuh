@@ -53,11 +53,12 @@ struct Bias {
             p.scale,
             0};
   }
-  // Eight neighbours are one access.
+  // Eight neighbours are one access, of Sᵀ two.
   static bool takes(const AnyView& bias) {
     const auto pairs = PairArray<std::uint16_t>::of(bias);
     const auto address = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(pairs.data) / 2);
-    return bias.elements() > 0 && (address | pairs.b_stride | pairs.h_stride | pairs.stride) % 8 == 0;
+    const bool eights = (address | pairs.b_stride | pairs.h_stride | pairs.stride) % 8 == 0;
+    return bias.elements() > 0 && eights && bias.shape[3] % 2 == 0;
   }
   __device__ constexpr bool bends() const { return false; }
 

@@ -29,9 +29,10 @@ for metric in $wanted; do
     metrics=$metrics${metrics:+,}$metric.sum
   fi
 done
-# The phases' kernels, and what puts sequences in order before them; the driver's own launches (memset) are left out.
+# The phases' kernels, and what finds sequences and lists of tiles before them; the driver's own launches (memset) are
+# left out.
 ncu --clock-control none --csv --print-units base --kernel-name-base function \
-  --kernel-name 'regex:^(attention|find_sequences)$' \
+  --kernel-name 'regex:^(attention|find_sequences|find_kinds|list_keys)$' \
   --metrics "$metrics" "$program" launch "$@" > "$out/ncu-phases.csv" ||
   { tail -n 20 "$out/ncu-phases.csv" >&2; exit 1; }
 "$program" join "$out/ncu-phases.csv" "$@" > "$out/h200-sectors.json.part"
