@@ -104,8 +104,8 @@ TEST_CASE("checked: each modifier at D = 128") {
 }
 
 // Alone it has a kernel of its own, where eight neighbours are one access: with 296 keys, not with 151. sharing: of
-// rows, heads and batch entries. The kernel stores dbias, too, without it, or adds, if two share it, or in the atomic mode.
-// Some of it is -inf.
+// rows, heads and batch entries. The kernel stores dbias, too, without it, or adds, if two share it, or in the atomic
+// mode. Some of it is -inf.
 TEST_CASE_TEMPLATE("a bias alone", T, half, bfloat16) {
   for (const int sharing : {0, 1, 3, 6})
     for (const bool causal : {false, true}) {

@@ -193,12 +193,17 @@ CELL("Softcap, and the tanh that is needed") {
 // softmax.
 //
 // A bias is an array: two bytes for each pair, 32 KiB for each tile of 128 × 128. Asked for when S is there, it comes
-// hundreds of cycles too late. So it is asked for a tile ahead: as soon as one tile's bias is added its registers take
-// that of the next, and one multiply-add for each score puts both together. In the backward pass a lane's neighbours in
-// Sᵀ are two queries, whose numbers lie a row apart. A lane loads neighbouring keys all the same, while tensor cores
-// make S, and then eight queries and eight keys change places in the warp:
+// hundreds of cycles too late. So it is copied into shared memory two tiles ahead. Each warp copies its own 16 rows, 16
+// bytes at a time, so nobody waits for anybody else: `ldmatrix` hands out what `cp.async` has brought, and one
+// multiply-add for each score puts both together. In the backward pass a lane's neighbours in Sᵀ are two queries, whose
+// numbers lie a row apart. A lane loads neighbouring keys all the same, while tensor cores make S, and then eight
+// queries and eight keys change places in the warp:
 //
 // ```{region} bias.cuh dbias
+// ```
+// ```{region} bias.cuh rooms
+// ```
+// ```{region} attention.cuh bias-rooms
 // ```
 // ```{region} bias.cuh bias
 // ```

@@ -184,7 +184,7 @@ def bias(torch, N, with_gradient):
     if with_gradient:
         more["dbias"] = torch.full(added.shape, torch.nan, device="cuda")
     # PyTorch makes the bias's gradient only where it is asked for it: measure() asks for what case.wanted names.
-    case = one_kind(torch, f"bias{', its gradient too' if with_gradient else ''}", N, "28",
+    case = one_kind(torch, f"bias{' and its gradient' if with_gradient else ''}", N, "28",
                     lambda S: S + added[0, -1].detach().double(), N * N, {}, causal=False,
                     more=lambda B, H: more, torchs=lambda case: {
                         "flex": flex(torch, case, lambda s, b, h, i, j: s + added[0, h, i, j])})

@@ -212,7 +212,7 @@ const std::vector<Counter>& counters() {
       {"wgmma shared bytes",
        [](const Ledger& l) { return l.wgmma_shared_bytes; },
        {"sm__sass_data_bytes_mem_shared_op_gmma.sum"}},
-      // What Nsight Compute knows of cp.async alone; the simulator counts it among the loads and wavefronts.
+      // What Nsight Compute knows of cp.async alone; the simulator counts it among the loads.
       {"cp.async requests", nullptr, {"sm__sass_l1tex_t_requests_pipe_lsu_mem_global_op_ldgsts.sum"}},
       {"cp.async wavefronts", nullptr, {"smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldgsts.sum"}},
       {"bytes requested", [](const Ledger& l) { return l.hbm_bytes(); }, {}},
