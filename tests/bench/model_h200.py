@@ -140,33 +140,32 @@ def attention(torch, options):
 
 def small(torch, options):
     """B 1, H 16, N 1024, D 64, forward and backward: under a CUDA graph, and eager, in microseconds of the clock."""
-    given, rows = inputs(torch, 1, 16, 1024, 64, "cuda"), []
-
-    def time_of(run, count=200):
-        for _ in range(20):
-            run()
-        samples = []
-        for _ in range(options.rounds):
-            torch.cuda.synchronize()
-            begin = time.perf_counter()
-            for _ in range(count):
-                run()
-            torch.cuda.synchronize()
-            samples.append((time.perf_counter() - begin) / count * 1e6)
-        return statistics.median(samples)
+    given, runs = inputs(torch, 1, 16, 1024, 64, "cuda"), {}
     for name, run in ways(torch):
-        eager = time_of(lambda: run(*given))
+        runs[name, "eager_us"] = lambda run=run: run(*given)
         stream = torch.cuda.Stream()
         with torch.cuda.stream(stream):
-            for _ in range(3):
+            for _ in range(20):
                 run(*given)
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, stream=stream):
             run(*given)
-        rows.append({"sweep": "model small", "kernel": name, "B": 1, "H": 16, "N": 1024, "D": 64, "causal": True,
-                     "type": "bfloat16", "eager_us": eager, "graph_us": time_of(graph.replay)})
-    return rows
+        runs[name, "graph_us"] = graph.replay
+    samples = {what: [] for what in runs}
+    for _ in range(options.rounds):  # in turn: the host's speed changes while this runs
+        for what, run in runs.items():
+            for _ in range(20):
+                run()
+            torch.cuda.synchronize()
+            begin = time.perf_counter()
+            for _ in range(200):
+                run()
+            torch.cuda.synchronize()
+            samples[what].append((time.perf_counter() - begin) / 200 * 1e6)
+    return [{"sweep": "model small", "kernel": name, "B": 1, "H": 16, "N": 1024, "D": 64, "causal": True,
+             "type": "bfloat16", **{what: statistics.median(samples[name, what]) for what in ("eager_us", "graph_us")}}
+            for name in dict.fromkeys(name for name, _ in runs)]
 
 
 def host(torch, options):
