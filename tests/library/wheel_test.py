@@ -8,6 +8,8 @@ Exits with 77 and its reason where scikit-build-core, pip or venv is absent.
 import importlib.util
 import os
 import pathlib
+import platform
+import re
 import subprocess
 import sys
 import tempfile
@@ -15,6 +17,8 @@ import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MOST_BYTES, MOST_LIBRARY = 60e6, 150e6
+# manylinux_2_34: what AlmaLinux 9 has. Debian 12's compiler asks for no more; a newer system's may.
+NEWEST = {"GLIBC": (2, 34), "GLIBCXX": (3, 4, 29)}
 
 for module in ("pip", "venv", "ensurepip", "scikit_build_core"):
     if importlib.util.find_spec(module) is None:
@@ -31,6 +35,12 @@ def run(*command, folder, **variables):
     if result.returncode != 0:
         sys.exit(f"{' '.join(str(word) for word in command)} ended with {result.returncode}:\n{result.stdout[-4000:]}")
     return result.stdout
+
+
+def too_new(library):
+    """The versions of the C and C++ libraries that it wants and that manylinux_2_34 does not have."""
+    wanted = set(re.findall(r"\b(GLIBC|GLIBCXX)_([\d.]+)", run("objdump", "-T", library, folder=ROOT)))
+    return [f"{name}_{text}" for name, text in sorted(wanted) if tuple(map(int, text.split("."))) > NEWEST[name]]
 
 
 def made(work, cuda):
@@ -62,6 +72,12 @@ def main():
         print(f"{wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB, its library {sizes[libraries[0]] / 1e6:.1f} MB")
         if wheel.stat().st_size > MOST_BYTES or sizes[libraries[0]] > MOST_LIBRARY:
             sys.exit(f"expected at most {MOST_BYTES / 1e6:.0f} and {MOST_LIBRARY / 1e6:.0f} MB")
+
+        with zipfile.ZipFile(wheel) as file:
+            newer = too_new(file.extract(libraries[0], work))
+        print("manylinux_2_34:", "yes" if not newer else f"no, wants {', '.join(newer)}")
+        if newer and tuple(map(int, platform.libc_ver()[1].split("."))) <= (2, 36):
+            sys.exit("expected yes on a system as old as this one")
 
         run(sys.executable, "-m", "venv", work / "fresh", folder=work)
         python = work / "fresh/bin/python"
