@@ -1,6 +1,5 @@
-// bias.cuh: a bias for each pair, for who asks for nothing else: it is copied two tiles ahead, or loaded while tensor
-// cores make S, and it is there when S is. The modifier for all that may be asked together (combined.cuh) asks for it
-// then.
+// bias.cuh: a bias for each pair, for who asks for nothing else: copied two tiles ahead, or loaded while tensor cores
+// make S, it is there when S is. The modifier for all that may be asked together is in combined.cuh.
 // Use: phase19::Attention::launch_here<T, D, Br, Bc, Modified<Grouped<int>, Bias<T>>>(with_scores_of<Bias<T>>(p));
 #pragma once
 #include "phases/28-modifiers/masks.cuh"

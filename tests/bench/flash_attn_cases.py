@@ -56,7 +56,7 @@ class Counts:
 
     def __init__(self, part, until):
         self.passed, self.failed, self.refused = 0, [], collections.Counter()
-        self.part, self.until, self.all, self.left = part, until, 0, 0
+        self.part, self.until, self.all, self.left, self.no_memory = part, until, 0, 0, 0
 
     def pytest_collection_modifyitems(self, items):
         self.all = len(items)
@@ -74,6 +74,8 @@ class Counts:
     def pytest_runtest_logreport(self, report):
         if report.skipped:
             self.refused[str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr)] += 1
+        elif report.failed and "OutOfMemoryError" in report.longreprtext:  # processes share the GPU's
+            self.no_memory += 1
         elif report.failed:
             self.failed.append(report.nodeid)
         elif report.when == "call":
@@ -88,7 +90,7 @@ def run_part(folder, part, seconds, arguments):
     counts = Counts(part, time.monotonic() + seconds)
     pytest.main(["-q", "-p", "no:cacheprovider", str(folder / "tests/test_flash_attn.py"), *arguments],
                 plugins=[counts])
-    return counts.all, counts.left, counts.passed, counts.failed, counts.refused
+    return counts.all, counts.left, counts.no_memory, counts.passed, counts.failed, counts.refused
 
 
 def main():
@@ -113,13 +115,13 @@ def main():
         with concurrent.futures.ProcessPoolExecutor(options.jobs, multiprocessing.get_context("spawn")) as pool:
             parts = [pool.submit(run_part, pathlib.Path(name), (i * options.every, step), options.seconds, arguments)
                      for i in range(options.jobs)]
-            alls, left, passed, failed, refused = zip(*(part.result() for part in parts))
+            alls, left, no_memory, passed, failed, refused = zip(*(part.result() for part in parts))
     result = {"repository": REPOSITORY, "tag": TAG, "commit": commit, "cases": alls[0], "not run": sum(left),
-              "passed": sum(passed), "failed": sum(failed, []),
+              "out of memory": sum(no_memory), "passed": sum(passed), "failed": sum(failed, []),
               "refused": dict(sum(refused, collections.Counter()).most_common())}
     pathlib.Path(options.out).write_text(json.dumps(result, indent=1))
     print(f"{result['passed']} passed, {len(result['failed'])} failed, {sum(result['refused'].values())} refused, "
-          f"{result['not run']} not run for want of time, of {alls[0]} cases of {commit}")
+          f"{sum(no_memory)} out of memory, {sum(left)} not run for want of time, of {alls[0]} cases of {commit}")
     sys.exit(1 if result["failed"] or not result["passed"] else 0)
 
 
