@@ -31,8 +31,16 @@ class Job {
             "type", "o-type", "timeout", "threads", "machine", "phase"};
   }
 
+  // How long a rank waits for another. Throws Error.
+  static double limit_seconds(const std::vector<std::string>& words) {
+    const double limit = Arguments(words, flags()).number<double>("timeout", 60);
+    if (!(limit > 0 && limit < 1e9)) refuse("--timeout", limit, "seconds, more than 0", "omit it for 60");
+    return limit;
+  }
+
   // Reads words and headers. Throws Error where they are wrong; what all ranks must know first is for read().
   Job(const std::vector<std::string>& words, int rank, int ranks) : args_(words, flags()), rank_(rank), ranks_(ranks) {
+    limit_seconds(words);
     if (!args_.positional.empty())
       refuse("argument", "'" + args_.positional[0] + "'", "--flag value", "see flash-ring --help");
     for (const char* flag : {"q", "k", "v", "o"}) args_.required(flag);

@@ -124,12 +124,9 @@ int main(int count, char** arguments) {
   if (words.empty() || words[0] == "--help") return std::printf("%s", usage), 0;
   double limit = 60;
   try {
-    limit = flash::Arguments(words, Job::flags()).number<double>("timeout", limit);
-    if (!(limit > 0 && limit < 1e9)) flash::refuse("--timeout", limit, "seconds, more than 0", "omit it for 60");
-  } catch (const flash::Error& e) {
-    if (const std::string rank = rank_name(); rank == "0" || rank == "?")
-      std::fprintf(stderr, "flash-ring: %s\n", e.what());
-    return 2;
+    limit = Job::limit_seconds(words);
+  } catch (const flash::Error&) {
+    // Job says what is wrong, when all ranks know it: mpirun ends the others as soon as one has ended with status 2.
   }
   const bool terminal = on_terminal();
   Keeper::begin();
