@@ -3,6 +3,7 @@
 # their sources (flash-pages reads them) and from what their cells printed and drew (kept.py); here they become Markdown
 # (pages.py) and a site (website.py), in two languages (translation.py). ./flash help says what ./flash book can do.
 import argparse
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -234,6 +235,15 @@ class Book:
             tree("Reference", [name_of(f) for f in REFERENCE])
 
 
+def at_once(do, items):
+    """What do(item) gives for all items, as many at a time as there are cores; the first error ends it."""
+    pool = concurrent.futures.ThreadPoolExecutor(os.cpu_count())
+    try:
+        return list(pool.map(do, items))
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
 def main():
     options = argparse.ArgumentParser(description="Writes the book from its pages and what is kept of their cells.")
     options.add_argument("build", type=pathlib.Path, help="the build folder, where `pages` lists the notebooks")
@@ -260,10 +270,13 @@ def write(chosen, build, out):
     outputs = kept.Outputs(out.parent / (out.name + ".run"))
     book = Book(build, out, outputs)
     number = "all" if chosen.check else chosen.golden or chosen.run
-    for phase, file, program in book.notebooks:
+
+    def run(notebook):
+        phase, file, program = notebook
         if number in ("all", phase):
             print(f"running {file}", flush=True)
             outputs.run(name_of(file), build / program)
+    at_once(run, book.notebooks)
     if number == "all":
         outputs.run_player(build / "bin/flash-recordings")
     if chosen.golden:
@@ -289,15 +302,17 @@ def write(chosen, build, out):
             return
         if chosen.check:
             translation.check(other.locale, other.messages())
-    for each in [book, *translated] if chosen.check else translated:
-        website.render(each, strict=chosen.check)
-        if not chosen.check:
+    if not chosen.check:
+        for each in translated:
+            website.render(each, strict=False)
             print(f"{LOCALES[each.language][1]}: file://{each.site}/index.html", flush=True)
-    if chosen.check:
+    else:
+        books = [book, *translated]
+        at_once(lambda each: website.render(each, strict=True), books)
         website.check(book, LOCALES)
         names = [name_of(file) for file in book.files]
-        unreadable = [f"{each.language}: {line}" for each in [book, *translated]
-                      for line in layout.complaints(each.site, names)] if layout.browser() else []
+        complaints = at_once(lambda each: layout.complaints(each.site, names), books) if layout.browser() else []
+        unreadable = [f"{each.language}: {line}" for each, lines in zip(books, complaints) for line in lines]
         if unreadable:
             raise Wrong("there is text that nobody can read:\n" + "\n".join(unreadable))
         if not layout.browser():
