@@ -29,17 +29,21 @@ endforeach()
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${script}")
 endfunction()
 
-# flash_add_phase(<number> <name> [GRADIENTS] [CAPABILITY <nn>] [FORWARD <number>] [USES <number>…]
-# [NOTEBOOKS <name>…] [FEATURE]): its objects, pages and proof. GRADIENTS: it has a backward pass. CAPABILITY: the
-# lowest that its kernel is compiled for. FORWARD: its forward pass is that of another phase, and is proved there. The
-# phase before is always at hand; USES names further phases that the pages or the proof compare with. NOTEBOOKS: the
-# pages in their order, <name>.cpp; notebook alone where nothing is said. FEATURE: it gives a feature to the kernels of
-# earlier phases: without the feature it has their bits, with it it is proved by tests/features.hpp. Its folder has
-# mma.cu, too, the same for all GPUs with mma.sync: phase <number>m, which the lists have before it.
+# flash_add_phase(<number> <name> [AUTOMATIC] [GRADIENTS] [FEATURE] [CAPABILITY <nn>] [FORWARD <number>]
+# [USES <number>…] [NOTEBOOKS <name>…]): its objects, pages and proof. AUTOMATIC: `auto` (phases/library/automatic.hpp)
+# takes it for some problem on some GPU; automatic_test tries which it takes. GRADIENTS: it has a backward pass.
+# FEATURE: it gives a feature to the kernels of earlier phases: without the feature it has their bits, with it it is
+# proved by tests/features.hpp. Its folder has mma.cu, too, the same for all GPUs with mma.sync: phase <number>m, which
+# the lists have before it. CAPABILITY: the lowest that its kernel is compiled for. FORWARD: its forward pass is that of
+# another phase, and is proved there. The phase before is always at hand; USES names further phases that the pages or
+# the proof compare with. NOTEBOOKS: the pages in their order, <name>.cpp; notebook alone where nothing is said.
 function(flash_add_phase number name)
-  cmake_parse_arguments(PARSE_ARGV 2 arg "GRADIENTS;FEATURE" "CAPABILITY;FORWARD" "USES;NOTEBOOKS")
+  cmake_parse_arguments(PARSE_ARGV 2 arg "GRADIENTS;FEATURE;AUTOMATIC" "CAPABILITY;FORWARD" "USES;NOTEBOOKS")
   if(NOT arg_NOTEBOOKS)
     set(arg_NOTEBOOKS notebook)
+  endif()
+  if(arg_AUTOMATIC)
+    set_property(GLOBAL APPEND PROPERTY flash_automatic_phases ${number})
   endif()
   set(phase phase${number})
   set(folder "${PROJECT_SOURCE_DIR}/phases/${number}-${name}")
