@@ -25,7 +25,7 @@ struct BiasRooms {
   alignas(1024) std::uint16_t tiles[8][2][16][128];  // [warp][stage][row][key]
 };
 template <class T>
-__device__ BiasRooms& bias_rooms();  // attention.cuh: behind the kernel's own tiles
+__device__ __forceinline__ BiasRooms& bias_rooms();  // attention.cuh: behind the kernel's own tiles
 // #endregion
 
 // #region bias

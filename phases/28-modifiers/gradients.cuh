@@ -152,8 +152,9 @@ __global__ void __launch_bounds__(128)
 
 // #region launch
 // dbias is 0 before anything is added. A block for each row.
-inline __global__ void __launch_bounds__(256) clear_pairs(PairArray<float> dbias, int H, std::int64_t Sk) {
-  float* const row = const_cast<float*>(dbias.head(blockIdx.y / H, blockIdx.y % H)) + blockIdx.x * dbias.stride;
+template <class T>
+__global__ void __launch_bounds__(256) clear_pairs(PairArray<T> dbias, int H, std::int64_t Sk) {
+  T* const row = const_cast<T*>(dbias.head(blockIdx.y / H, blockIdx.y % H)) + blockIdx.x * dbias.stride;
   for (std::int64_t j = threadIdx.x; j < Sk; j += 256) row[j] = 0;
 }
 template <class T>
