@@ -79,12 +79,16 @@ class Keeper {
   static constexpr int signals[] = {SIGINT, SIGTERM, SIGHUP};
 
   static void pass_on(int signal) { told_ = signal, kill(rank_, signal); }
-  // `names`: those that were read before.
+  // `names`: those that were read before. A file that is open here loses its name at once, however long it takes to let
+  // go of its pages, which the system does when the keeper ends: mpirun's SIGKILL comes soon behind its SIGTERM.
   static void remove_unfinished(int pipe, std::string& names) {
     char part[4096];
     for (ssize_t n; (n = read(pipe, part, sizeof part)) > 0 || (n < 0 && errno == EINTR);)
       if (n > 0) names.append(part, static_cast<std::size_t>(n));
-    for (std::size_t at = 0; at < names.size(); at += std::strlen(&names[at]) + 1) unlink(&names[at]);
+    for (std::size_t at = 0; at < names.size(); at += std::strlen(&names[at]) + 1) {
+      open(&names[at], O_RDONLY | O_CLOEXEC);  // and stays so
+      unlink(&names[at]);
+    }
   }
 
   static inline pid_t rank_ = 0;
