@@ -294,7 +294,7 @@ TEST_CASE("gpu: a phase that draws its work wants a workspace, and leaves it as 
   for (const Phase* phase : all_phases()) {
     if (!phase->kernel() || !is_named(*phase)) continue;
     INFO(std::string(phase->name));
-    // More tiles than a GPU has multiprocessors: the first of each block is its own, and the counter gives out the rest.
+    // More tiles than multiprocessors: the first of each block is its own, and the counter gives out the others.
     Twin<half> twin(2, 60, 300, 300, 64, {}, phase->forward->features.meets(Demand::Lse), 4);
     const flashphases_forward_args args = twin.args(number_of(*phase));
     std::size_t bytes = 1;
