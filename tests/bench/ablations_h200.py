@@ -220,6 +220,9 @@ def run(folder, out):
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["list"]:
+        if not shutil.which("patch"):
+            print("skipped: no patch here (apt-get install patch)")
+            sys.exit(77)
         sys.exit(1 if list_all() else 0)
     if len(sys.argv) >= 3 and sys.argv[1] == "build":
         sys.exit(1 if build_all(pathlib.Path(sys.argv[2]), sys.argv[3:]) else 0)
