@@ -9,8 +9,6 @@
 
 #include "phases/app/commands.hpp"
 #include "phases/app/options.hpp"
-#include "phases/definition/phase.hpp"
-#include "phases/interface/demands.hpp"
 #include "phases/interface/phase.hpp"
 #include "phases/pages/exact.hpp"
 #include "phases/pages/svg.hpp"
@@ -305,17 +303,6 @@ void write_report(const std::string& path, const std::vector<Step>& steps, const
   write_file(path, html + "</html>\n");
 }
 
-// What models ask for and no phase has, in the words of ./flash help.
-std::string left_to_the_definition() {
-  std::string words;
-  for (const DemandRow& row : demands::rows) {
-    const auto has = [&](const Phase* phase) { return meets(*phase, row.demand); };
-    if (definition::features.meets(row.demand) && std::none_of(all_phases().begin(), all_phases().end(), has))
-      words += (words.empty() ? "" : ", ") + std::string(row.word);
-  }
-  return words;
-}
-
 }  // namespace
 
 int tour_command(const std::vector<std::string>& words) {
@@ -408,9 +395,6 @@ int tour_command(const std::vector<std::string>& words) {
   std::printf("\n%s\n", table_text(steps).c_str());
   if (std::any_of(steps.begin(), steps.end(), [](const Step& s) { return s.type != Type::Float32; }))
     std::printf("Phases that take no float32 got the same numbers as float16: half the bytes per element.\n");
-  if (const std::string words = left_to_the_definition(); !only && !words.empty())
-    std::printf("What no phase has yet is done by the definition, on the CPU (./flash run --help): %s.\n",
-                words.c_str());
   std::printf("report: %s\n", std::filesystem::absolute(report).c_str());
   for (const Step& s : steps)
     if (!s.good) return std::fprintf(stderr, "flash: %s missed its prediction or its error bar\n", s.name.c_str()), 1;

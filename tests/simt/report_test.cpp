@@ -162,13 +162,14 @@ TEST_CASE("the trace: a copy lasts from its first lane to the wait that ends its
 }
 
 TEST_CASE("a launch counts what is its own") {
-  const std::vector<KernelReport> reports = flash::on_checked::run_uneven({});
+  const std::vector<KernelReport> reports = flash::on_checked::run_uneven({.threads = 1});
   Ledger sum;
   for (int block = 0; block < 6; ++block) sum.add(reports[1].ledger);  // it had one block, the first launch six
   CHECK(sum == reports[0].ledger);
   CHECK(reports[1].ledger.shared_bytes_peak == reports[0].ledger.shared_bytes_peak);
-  for (const int threads : {1, 2, 3}) {
-    const std::vector<KernelReport> again = flash::on_checked::run_uneven({.threads = threads});
+  // Nobody says which worker takes which block: of so many launches each worker has its share of some.
+  for (int round = 0; round < 200; ++round) {
+    const std::vector<KernelReport> again = flash::on_checked::run_uneven({.threads = 2 + round % 2});
     CHECK(again[0].ledger == reports[0].ledger);
   }
 }
