@@ -55,10 +55,10 @@ std::uint64_t flops(const Ledger& l) {
   return l.flops + l.tensor_flops;
 }
 
-void print_step(const Step& s, std::size_t number) {
+void print_step(const Step& s, std::size_t place) {
   const Ledger& l = s.run.ledger;
   const Features& can = s.phase->forward->features;
-  std::printf("\nPhase %s  (%zu of %zu)\n  %s.\n", s.phase->name, number, all_phases().size(), s.phase->change);
+  std::printf("\nPhase %s  (%zu of %zu)\n  %s.\n", s.phase->name, place, all_phases().size(), s.phase->change);
   if (s.type != Type::Float32)
     std::printf("  input       as %s, which holds it exactly; this phase takes no float32\n", name(s.type));
   if (!can.hbm_bytes && !can.kernel) {
@@ -87,7 +87,7 @@ void print_step(const Step& s, std::size_t number) {
   }
   std::printf("  error       %.1e relative to fp64", s.error);
   if (!(s.error <= s.bar)) std::printf("  <-- OVER THE BAR OF %.0e", s.bar);
-  if (number > 1) std::printf(", %.1e at most from the phase before", s.previous);
+  if (place > 1) std::printf(", %.1e at most from the phase before", s.previous);
   std::printf("\n  time        %.1f ms%s\n", s.run.milliseconds, can.kernel ? " on the simulator" : "");
 }
 
@@ -122,8 +122,8 @@ bool new_in(const Phase& phase, const F& can) {
     if (p->kernel() && can(*p)) return p == &phase;
   return false;
 }
-bool meets(const Phase& phase, Demand demand) {
-  return phase.forward->features.meets(demand);
+auto meets(Demand demand) {
+  return [demand](const Phase& phase) { return phase.forward->features.meets(demand); };
 }
 
 // The same with its mask on: what it saves. False when the prediction or the error bar is missed.
@@ -376,14 +376,14 @@ int tour_command(const std::vector<std::string>& words) {
       for (const std::int64_t row : {11, 27, 34}) print_top_words(who, tokens, row);
       for (const std::int64_t row : {5, 13, 41}) print_top_words(what, tokens, row);
     }
-    if (new_in(phase, [](const Phase& p) { return meets(p, Demand::Lse); })) {
+    if (new_in(phase, meets(Demand::Lse))) {
       bool lse_good = true;
       for (std::size_t row = 0; row < lse.size(); ++row)
         lse_good = lse_good && std::abs(lse[row] - want.lse[row]) <= 2e-6 * std::max(1.0, std::abs(want.lse[row]));
       std::printf("  LSE         %s\n", lse_good ? "within 2e-6 of fp64, every row" : "<-- OFF BY MORE THAN 2e-6");
       s.good = s.good && lse_good;
     }
-    if (new_in(phase, [](const Phase& p) { return meets(p, Demand::Causal); }))
+    if (new_in(phase, meets(Demand::Causal)))
       s.good = print_causal(phase, problem, machine) && s.good;
     steps.push_back(s);
     if (new_in(phase, [](const Phase& p) { return p.backward != nullptr; }))
